@@ -12,7 +12,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 LINE_BYTES_MAX = 64 * 1024
 
@@ -32,7 +32,7 @@ class ShimLink:
     def fileno(self) -> int:
         return self.read_fd
 
-    def say(self, message: "dict[str, Any] | None" = None) -> bool:
+    def say(self, message: "JsonObject | None" = None) -> bool:
         """None: something is to be looked at. A full pipe is enough of a sign of that."""
         try:
             os.write(
@@ -42,7 +42,7 @@ class ShimLink:
             return False
         return True
 
-    def hear(self) -> "list[dict[str, Any]]":
+    def hear(self) -> "list[JsonObject]":
         """Messages that have come. Sets `ended` when the other side is gone."""
         while not self.ended:
             try:
@@ -72,7 +72,7 @@ def make_links() -> tuple[ShimLink, ShimLink]:
     return ShimLink(orders, news_in), ShimLink(news, orders_in)
 
 
-def _parse(line: bytes) -> "dict[str, Any] | None":
+def _parse(line: bytes) -> "JsonObject | None":
     try:
         value = json.loads(line) if line else None
     except ValueError:

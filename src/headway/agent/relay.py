@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
     Answer = tuple[Any, bytes]
 
 FORMAT = 1
@@ -60,7 +62,7 @@ class Relay:
         self._source, self._sink = source, sink
         self._writing = threading.Lock()
         self._room = threading.BoundedSemaphore(RELAY_CALLS_MAX)
-        self._does: dict[str, Callable[[dict[str, Any], bytes], Answer]] = {
+        self._does: dict[str, Callable[[JsonObject, bytes], Answer]] = {
             "run": self._run, "shelf": self._ask_shelf, "put": self._put, "take_code": self._take_code,
             "get": self._get, "tray": self._ask_tray,
         }  # fmt: skip
@@ -79,7 +81,7 @@ class Relay:
             self._room.acquire()
             threading.Thread(target=self._work, args=(head, body), daemon=True).start()
 
-    def _hello(self) -> "dict[str, Any]":
+    def _hello(self) -> "JsonObject":
         return {
             "format": FORMAT, "version": __version__, "python": sys.executable, "folder": self._folder,
             "spool": self._shelf.spool, "tray": self._tray, "zip": os.path.abspath(sys.argv[0]),
@@ -93,7 +95,7 @@ class Relay:
         ready, _, _ = select.select([self._source], [], [], RELAY_IDLE_S)
         return os.read(self._source, length) if ready else b""
 
-    def _work(self, head: "dict[str, Any]", body: bytes) -> None:
+    def _work(self, head: "JsonObject", body: bytes) -> None:
         number = head.get("id")
         try:
             value, data = self._does[str(head.get("do"))](head, body)
@@ -117,7 +119,7 @@ class Relay:
         finally:
             self._room.release()
 
-    def _say(self, head: "dict[str, Any]", body: bytes = b"") -> None:
+    def _say(self, head: "JsonObject", body: bytes = b"") -> None:
         data = memoryview(relay_messages.encode(head, body))
         with self._writing:
             while data:
@@ -128,7 +130,7 @@ class Relay:
 
     # -- commands
 
-    def _run(self, head: "dict[str, Any]", body: bytes) -> "Answer":
+    def _run(self, head: "JsonObject", body: bytes) -> "Answer":
         """A command without a shell. What it prints goes to files, so that a flood fills no memory."""
         argv, timeout_s = [str(word) for word in head["argv"]], float(head["limit_s"])
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -158,7 +160,7 @@ class Relay:
 
     # -- files
 
-    def _ask_shelf(self, head: "dict[str, Any]", _: bytes) -> "Answer":
+    def _ask_shelf(self, head: "JsonObject", _: bytes) -> "Answer":
         method = head["method"]
         if method not in SHELF:
             raise DamagedError(f"a relay has no {str(method)[:80]!r}")
@@ -170,7 +172,7 @@ class Relay:
         make_private(folder)
         return folder / _checked(name)
 
-    def _put(self, head: "dict[str, Any]", body: bytes) -> "Answer":
+    def _put(self, head: "JsonObject", body: bytes) -> "Answer":
         """The next piece of a draft. Old drafts of servers that were killed go."""
         path, offset = self._draft(head["draft"]), int(head["offset"])
         if offset == 0:
@@ -185,7 +187,7 @@ class Relay:
             os.close(fd)
         return offset, b""
 
-    def _take_code(self, head: "dict[str, Any]", body: bytes) -> "Answer":
+    def _take_code(self, head: "JsonObject", body: bytes) -> "Answer":
         draft = self._draft(head["draft"]) if head.get("draft") else None
         try:
             self._shelf.take_code(draft, body, str(head["digest"]))
@@ -194,7 +196,7 @@ class Relay:
                 draft.unlink(missing_ok=True)
         return None, b""
 
-    def _get(self, head: "dict[str, Any]", _: bytes) -> "Answer":
+    def _get(self, head: "JsonObject", _: bytes) -> "Answer":
         data = self._shelf.read_output(
             head["job"], head["path"], int(head["offset"]), int(head["length"])
         )
@@ -202,7 +204,7 @@ class Relay:
 
     # -- trays
 
-    def _ask_tray(self, head: "dict[str, Any]", body: bytes) -> "Answer":
+    def _ask_tray(self, head: "JsonObject", body: bytes) -> "Answer":
         """`wire/tray.py` for the one tray of this home."""
         folder = self._tray
         method = head["method"]

@@ -18,7 +18,8 @@ from headway.spool.layout import TaskFile
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from headway.model.json_types import JsonObject
 
 EXIT_CANNOT = 1
 _SHELL = "/bin/sh"
@@ -86,7 +87,7 @@ def _given(task: TaskFile, task_dir: str) -> "Mapping[str, str]":
     return {**around, **{str(name): str(value) for name, value in env.items()}}
 
 
-def _load(path: str) -> "dict[str, Any] | None":
+def _load(path: str) -> "JsonObject | None":
     try:
         with open(path, "rb") as file:
             found = json.load(file)

@@ -7,11 +7,12 @@ import json
 import os
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
 from headway.carrier.folder_paths import read_json
 from headway.model import folder_names as names
 from headway.model.errors import HeadwayError
+from headway.model.json_types import JsonObject
 from headway.storage.open_store import CredentialsError
 
 _STEP_S: Final = 0.2  # between two told positions
@@ -33,7 +34,7 @@ class State:
         old = read_json(self._path)
         # a carrier before us had come so far
         self.is_ready = old.get("state") in (names.READY, names.FINISHING)
-        self.values: dict[str, Any] = {
+        self.values: JsonObject = {
             "state": names.FETCHING, "pid": os.getpid(), "paths": old.get("paths") or {}, "folders": {}, "cause": None,
             "notes": old.get("notes") or [],
         }  # fmt: skip
@@ -80,7 +81,7 @@ class Meter:
         self, state: State, name: str, verb: str, total: int, *, stops: bool = False
     ) -> None:
         self._state, self._stops, self._lock = state, stops, threading.Lock()
-        self._told: dict[str, Any] = {
+        self._told: JsonObject = {
             "verb": verb,
             "done": 0,
             "total": total,

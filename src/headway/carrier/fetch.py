@@ -7,17 +7,17 @@ for all attempts. A fetch that was cut off goes on where it stopped (`storage/tr
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from headway.carrier import folder_paths
 from headway.carrier.carrier_state import Meter, State
 from headway.model.errors import NotFoundError
+from headway.model.json_types import JsonMapping
 from headway.storage.location import Place, safe_name
 from headway.storage.transfer import Storage, Thing
 
 
 def fetch(
-    folder: Mapping[str, Any], storage: Storage, base: str, uuid: str, path: str, state: State
+    folder: JsonMapping, storage: Storage, base: str, uuid: str, path: str, state: State
 ) -> str:
     """The folder at `path`; its true path."""
     if folder["mode"] == "ro":
@@ -59,7 +59,7 @@ def _listed(storage: Storage) -> dict[str, Thing]:
 
 
 def _download(
-    folder: Mapping[str, Any], storage: Storage, path: str, found: dict[str, Thing], state: State
+    folder: JsonMapping, storage: Storage, path: str, found: dict[str, Thing], state: State
 ) -> None:
     total = sum(thing.size or 0 for thing in found.values())
     meter = Meter(state, str(folder["name"]), "fetching", total, stops=True)
@@ -71,7 +71,7 @@ def _download(
     meter.close()
 
 
-def _cached(folder: Mapping[str, Any], storage: Storage, base: str, state: State) -> str:
+def _cached(folder: JsonMapping, storage: Storage, base: str, state: State) -> str:
     """The version of the place that is there now. What the last version had already is not fetched
     again.
     """

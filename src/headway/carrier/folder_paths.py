@@ -20,10 +20,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from headway.model.data_folder import Folder
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.storage.location import LOCAL, Place, parse
 
 CACHE: Final = ".cache"  # what a mount tool keeps, beside the point where it mounts
@@ -44,7 +45,7 @@ def job_file(base: str, uuid: str, name: str, kind: str) -> str:
     return os.path.join(base, "jobs", uuid, f"{digest(name)}.{kind}")
 
 
-def is_link_only(folder: Mapping[str, Any], source: Place | None) -> bool:
+def is_link_only(folder: JsonMapping, source: Place | None) -> bool:
     """A folder of this machine that the job may only read is not copied."""
     return source is not None and source.kind == LOCAL and folder["mode"] == "ro"
 
@@ -63,7 +64,7 @@ def placed_file(base: str, path: str) -> str:
     return os.path.join(base, "placed", f"{digest(os.path.realpath(path))}.json")
 
 
-def check_free(base: str, folder: Mapping[str, Any], path: str) -> None:
+def check_free(base: str, folder: JsonMapping, path: str) -> None:
     """Nothing of a person's own is written over: neither by a link, nor by files that are fetched."""
     if folder.get("source") is None and not folder.get("mount"):
         if os.path.lexists(path) and not os.path.isdir(path):
@@ -124,7 +125,7 @@ def try_lock(fd: int) -> bool:
     return True
 
 
-def read_json(path: str) -> dict[str, Any]:
+def read_json(path: str) -> JsonObject:
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
@@ -133,7 +134,7 @@ def read_json(path: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def write_json(path: str, values: Mapping[str, Any]) -> None:
+def write_json(path: str, values: JsonMapping) -> None:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     draft = f"{path}.{os.getpid()}.tmp"
     with open(draft, "w", encoding="utf-8") as file:

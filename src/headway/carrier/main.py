@@ -14,9 +14,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 from headway.carrier import fetch, folder_paths, mount
 from headway.carrier.carrier_state import Meter, State, Stopped, cause_of
@@ -25,6 +24,7 @@ from headway.carrier.shared_links import Link
 from headway.code import checkout
 from headway.model import folder_names as names
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import FOLDER_MISSING_SHOWN
 from headway.storage import open_store
 from headway.storage.location import Place, parse
@@ -37,13 +37,13 @@ _LOOK_S: Final = 0.2
 class Carrier:
     def __init__(self, task_dir: str) -> None:
         with open(os.path.join(task_dir, "task.json"), encoding="utf-8") as file:
-            self._task: dict[str, Any] = json.load(file)
+            self._task: JsonObject = json.load(file)
         with open(os.path.join(task_dir, names.PRIVATE), encoding="utf-8") as file:
-            given: dict[str, Any] = json.load(file)
+            given: JsonObject = json.load(file)
         # what is fetched into the working folder is the job's own
         os.umask(int(self._task.get("umask", 0o077)))
         os.environ.update(given["env"])
-        self._folders: list[dict[str, Any]] = given["folders"]
+        self._folders: list[JsonObject] = given["folders"]
         self._accounts: dict[str, dict[str, str]] = given["accounts"]
         self._base: str = given["base"]
         # of a container, whose agent may be elsewhere
@@ -82,7 +82,7 @@ class Carrier:
         root = checkout.prepare(self._task["home"], self._task["code"], self._uuid)
         return os.path.normpath(os.path.join(root, self._task["code_cwd"]))
 
-    def _bring(self, folder: Mapping[str, Any]) -> None:
+    def _bring(self, folder: JsonMapping) -> None:
         name = str(folder["name"])
         try:
             path = os.path.join(self._root(), *PurePath(name).parts)
@@ -95,7 +95,7 @@ class Carrier:
                 cause_of(error, f"the folder {name} could not be {_verb(folder)}")
             ) from error
 
-    def _placed(self, folder: Mapping[str, Any], path: str) -> str:
+    def _placed(self, folder: JsonMapping, path: str) -> str:
         """Where it lies now."""
         source = parse(folder["source"]) if folder["source"] else None
         if folder["mount"]:
@@ -118,14 +118,14 @@ class Carrier:
             self._senders[-1].begin()
         return path
 
-    def _fetched(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
+    def _fetched(self, folder: JsonMapping, source: Place, path: str) -> str:
         if folder_paths.is_link_only(folder, source):
             return fetch.link_local(source, path)
         return fetch.fetch(
             folder, self._open(source, folder), self._base, self._uuid, path, self.state
         )
 
-    def _open(self, where: Place, folder: Mapping[str, Any]) -> Storage:
+    def _open(self, where: Place, folder: JsonMapping) -> Storage:
         try:
             open_store.library()
         except HeadwayError as error:
@@ -133,7 +133,7 @@ class Carrier:
             raise UsageError(told, f"{sys.executable} -m pip install obstore") from None
         return Storage(where, self._accounts.get(folder["account"] or "", {}))
 
-    def _mount(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
+    def _mount(self, folder: JsonMapping, source: Place, path: str) -> str:
         """In containers each task has its own mount, which all of them see under one path; else
         tasks and jobs that have one working folder and want the same there share it.
         """
@@ -261,7 +261,7 @@ def _unsent(left: list[str], cache: str) -> list[str]:
     return [f"the mount tool has not sent: {shown}; it is in {cache}"] if left else []
 
 
-def _verb(folder: Mapping[str, Any]) -> str:
+def _verb(folder: JsonMapping) -> str:
     if folder["mount"]:
         return "mounted"
     return "fetched" if folder["source"] else "prepared"

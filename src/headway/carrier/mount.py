@@ -14,11 +14,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from headway.carrier.carrier_state import State
 from headway.carrier.folder_paths import read_json, write_json
 from headway.model.errors import RefusedError, UnreachableError, UsageError
+from headway.model.json_types import JsonMapping
 from headway.model.limits import FOLDER_END_S, FOLDER_MOUNT_S
 from headway.storage.location import AZURE, LOCAL, S3, Place
 from headway.wire import identity
@@ -48,7 +49,7 @@ class Words:
     alone: bool = False  # what the environment says of the cloud is of somebody else
 
 
-def check(folder: Mapping[str, Any], source: Place, path: str | None, *, here: bool = True) -> None:
+def check(folder: JsonMapping, source: Place, path: str | None, *, here: bool = True) -> None:
     """UsageError in words for what cannot be mounted. `here`: on this machine; else only what holds
     everywhere.
     """
@@ -72,7 +73,7 @@ def check(folder: Mapping[str, Any], source: Place, path: str | None, *, here: b
 
 
 def words(
-    folder: Mapping[str, Any], source: Place, account: Mapping[str, str], point: str, cache: str
+    folder: JsonMapping, source: Place, account: Mapping[str, str], point: str, cache: str
 ) -> Words:
     """What is run. The person's own options come last, so that they win."""
     made = {"rclone": _rclone, "s3fs": _s3fs, "blobfuse2": _blobfuse2}[str(folder["mount"])]

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headway.carrier import folder_paths
 from headway.carrier.carrier_state import Meter, State
 from headway.model.errors import HeadwayError
+from headway.model.json_types import JsonMapping
 from headway.model.limits import FOLDER_PAUSE_MAX_S, FOLDER_QUIET_S, FOLDER_TRIES, STORAGE_THREADS
 from headway.storage.transfer import Storage, local_files
 
@@ -38,7 +39,7 @@ class Sender:
 
     def __init__(
         self,
-        folder: Mapping[str, Any],
+        folder: JsonMapping,
         storage: Storage,
         base: str,
         uuid: str,

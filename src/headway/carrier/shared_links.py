@@ -10,12 +10,13 @@ keeps the mount for its processes, one whose spool is gone keeps nothing.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 from headway.carrier import folder_paths
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping
 
 _LOCK: Final = ".lock"
 _STEP_S: Final = 0.1
@@ -97,12 +98,12 @@ class Link:
             os.rmdir(self._users)
             os.rmdir(os.path.dirname(self._users))  # if it was the last one
 
-    def _others(self) -> list[Mapping[str, Any]]:
+    def _others(self) -> list[JsonMapping]:
         try:
             names = sorted(os.listdir(self._users))
         except FileNotFoundError:
             return []
-        found: list[Mapping[str, Any]] = []
+        found: list[JsonMapping] = []
         for name in names:
             if name in (_LOCK, self._own) or name.endswith(".tmp"):
                 continue

@@ -7,13 +7,12 @@ logs, too.
 import errno
 import os
 import signal as signals
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headway.diagnose.causes import cause_of
 from headway.diagnose.matching import classify
 from headway.model.finding import Finding
+from headway.model.json_types import JsonMapping
 
 TEXT_CHARS_MAX = 500
 
@@ -63,10 +62,10 @@ class Exit:
     oom: bool = False
     lost: bool = False  # the exit record was never written
     attached: bool = False  # started by somebody else; we only watched
-    exception: Mapping[str, Any] | None = None
+    exception: JsonMapping | None = None
     message: str | None = None  # why it could not be started
     # {cause, class, text}: its folders could not be brought or sent
-    told: Mapping[str, Any] | None = None
+    told: JsonMapping | None = None
 
 
 def explain_exit(end: Exit) -> Finding | None:
@@ -115,7 +114,7 @@ def _by_signal(number: int, rank: int | None) -> Finding:
     return Finding(*known, rank)
 
 
-def _by_exception(exception: Mapping[str, Any], rank: int | None) -> Finding:
+def _by_exception(exception: JsonMapping, rank: int | None) -> Finding:
     name = str(exception.get("exc_type") or "Exception")
     message = str(exception.get("message") or "")
     text = f"{name}: {message}" if message else name

@@ -8,12 +8,12 @@ spins (its stack does not move), a stopped process (it does not answer).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from headway.diagnose import stacks
 from headway.diagnose.stacks import Group, Merged, missing_words, place_words
+from headway.model.json_types import JsonMapping
 from headway.model.limits import (
     HANG_CPU_SHARE_MAX,
     HANG_DEVICE_FACTOR,
@@ -26,7 +26,7 @@ from headway.model.limits import (
 )
 from headway.model.rank_set import ranks_text
 
-Facts = Mapping[str, Mapping[str, Any]]
+Facts = Mapping[str, JsonMapping]
 _SPINS = ("collective", "device")  # waits that may use a whole core
 
 
@@ -286,7 +286,7 @@ def _in_own_code(group: Group) -> bool:
     return False
 
 
-def _group_line(group: Group, nodes: Mapping[str, Any]) -> str:
+def _group_line(group: Group, nodes: JsonMapping) -> str:
     names = sorted({str(nodes.get(task)) for task in group.tasks if nodes.get(task)})
     where = f"  {', '.join(names[:3])}" if names else ""
     own = [f for f in group.frames if not stacks.is_library(f.file)][:3]

@@ -7,11 +7,11 @@ times them (`hw.timed`), a hang and lost attempts always are.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from headway.model.job import Job
+from headway.model.json_types import JsonMapping
 from headway.settings.quantity import size_text
 
 # in the order in which they are told
@@ -50,8 +50,8 @@ def make(
     job: Job,
     now_ns: int,
     first_steps: Mapping[int, int],
-    hangs: Sequence[Mapping[str, Any]],
-    timings: Sequence[Mapping[str, Any]],
+    hangs: Sequence[JsonMapping],
+    timings: Sequence[JsonMapping],
     used: Used,
 ) -> Ledger:
     """`first_steps`: when each attempt first printed, logged or counted. `hangs`: findings with
@@ -85,7 +85,7 @@ def make(
     return Ledger(round(total_s, 3), kept, enough(job, used))
 
 
-def _split(parts: dict[str, float], left_s: float, timings: Sequence[Mapping[str, Any]]) -> None:
+def _split(parts: dict[str, float], left_s: float, timings: Sequence[JsonMapping]) -> None:
     """What the program timed; the mean over its ranks. The rest is `running`."""
     ranks = len({row.get("rank") for row in timings}) or 1
     timed: dict[str, float] = {}
@@ -102,7 +102,7 @@ def _split(parts: dict[str, float], left_s: float, timings: Sequence[Mapping[str
     parts["running"] += max(0.0, left_s - total_s * scale)
 
 
-def _hung_s(hangs: Sequence[Mapping[str, Any]], attempt: int, begun_ns: int, over_ns: int) -> float:
+def _hung_s(hangs: Sequence[JsonMapping], attempt: int, begun_ns: int, over_ns: int) -> float:
     total = 0.0
     for one in hangs:
         if one.get("kind") == "hang" and one.get("attempt") == attempt:

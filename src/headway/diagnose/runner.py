@@ -7,7 +7,6 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headway.diagnose.causes import ALWAYS, BACKOFF, RETRY_TEXT, cause_of
 from headway.diagnose.evidence import Evidence
@@ -17,6 +16,7 @@ from headway.diagnose.reader import shape_of
 from headway.diagnose.rule import CONSEQUENCE, ROOT, Match, Traceback
 from headway.diagnose.timeline import distinct, rank_matches
 from headway.model.finding import Finding
+from headway.model.json_types import JsonObject
 from headway.model.limits import GIB
 
 THRESHOLD = 0.5  # below, nothing is said to be known
@@ -34,7 +34,7 @@ class Diagnosis:
     fingerprint: str | None = None
     last_words: str = ""  # the last line of its errors, where nothing better is known
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The form that is kept with an attempt. Bounded: a few findings with a few lines each."""
         return {
             "verdict": self.verdict,
@@ -129,7 +129,7 @@ def _advice(match: Match, evidence: Evidence) -> str:
 
 def _evidence_lines(
     match: Match, evidence: Evidence, matches: Sequence[Match]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """The line that says it most plainly first; of equals the earliest."""
     same = [
         one
@@ -145,7 +145,7 @@ def _evidence_lines(
         yield _shown(one, evidence)
 
 
-def _shown(match: Match, evidence: Evidence) -> dict[str, Any]:
+def _shown(match: Match, evidence: Evidence) -> JsonObject:
     """Where it stands: an offset, and the number of the line where all lines before it were counted."""
     if match.stream < 0:
         name = "exit" if match.traceback is None else "exception"

@@ -6,11 +6,11 @@ Each rule says what it saw as numbers, and is silent where they are not known. A
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from headway.model.job import Job
+from headway.model.json_types import JsonMapping
 from headway.model.rank_set import ranks_text
 
 SLOW_SAMPLES_MIN = 20
@@ -35,7 +35,7 @@ class Slow(msgspec.Struct):
     node: str | None = None
 
 
-Sample = Mapping[str, Any]
+Sample = JsonMapping
 Rule = Callable[[Job, Sequence[Sample]], Iterator[Slow]]
 
 
@@ -54,7 +54,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+def _numbers(rows: Sequence[JsonMapping], name: str) -> list[float]:
     return [float(row[name]) for row in rows if isinstance(row.get(name), int | float)]
 
 
@@ -65,16 +65,16 @@ def _nodes(samples: Sequence[Sample]) -> dict[str, list[Sample]]:
     return found
 
 
-def _own_gpus(sample: Sample) -> list[Mapping[str, Any]]:
+def _own_gpus(sample: Sample) -> list[JsonMapping]:
     return [gpu for gpu in sample.get("gpus") or () if gpu.get("own")]
 
 
-def _trees(sample: Sample) -> list[Mapping[str, Any]]:
+def _trees(sample: Sample) -> list[JsonMapping]:
     """The line of each rank's whole tree."""
     return [line for line in sample.get("processes") or () if line.get("pid") is None]
 
 
-def _members(sample: Sample) -> list[Mapping[str, Any]]:
+def _members(sample: Sample) -> list[JsonMapping]:
     return [line for line in sample.get("processes") or () if line.get("pid") is not None]
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from headway.diagnose.wait_table import FRAMES, HELPERS, KINDS, OWN_COLLECTIVES, SOURCES
+from headway.model.json_types import JsonMapping
 from headway.model.rank_set import rank_set, ranks_text
 
-Fact = Mapping[str, Any]
+Fact = JsonMapping
 RawFrame = tuple[str, int, str]  # file, line, function
 
 _LIBRARY = re.compile(r"^<frozen|/lib(?:64)?/python\d[^/]*/|/(?:site|dist)-packages/|\.so(?:\.|$)")

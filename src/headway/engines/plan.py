@@ -13,6 +13,7 @@ from typing import Any, Final
 from headway.engines.protocol import Given, Node, Plan, PlannedTask
 from headway.model.errors import RefusedError, UsageError
 from headway.model.job import Job, JobSpec, Role
+from headway.model.json_types import JsonObject
 from headway.model.limits import PROCESSES_MAX, TASKS_MAX
 from headway.model.spread import count_of, spread
 from headway.settings.quantity import size_text
@@ -131,7 +132,7 @@ def plan_of(
 ) -> Plan:
     """The plan of a job as every engine has it; `own` is what this one has otherwise."""
     spec = job.spec
-    values: dict[str, Any] = {
+    values: JsonObject = {
         "cpus": spec.cpus, "memory_bytes": spec.memory_bytes, "max_duration_s": spec.max_duration_s,
         "monitoring_interval_s": spec.monitoring_interval_s, "grace_s": spec.grace_s, "hold_s": spec.hold_s,
         "pty": spec.pty, "ranked": spec.ranked, "stdin": spec.stdin,
@@ -142,7 +143,7 @@ def plan_of(
     return Plan(engine, cluster, job.id, job.uuid, attempt, tuple(tasks), size, **values)
 
 
-def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[str, Any]:
+def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> JsonObject:
     """`task.json`, as `docs/concepts/protocol.md` has it. `own`: home, socket, output_dir,
     spool_bytes_max, address, gpus, and what else this engine has otherwise.
     """
@@ -165,7 +166,7 @@ def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[s
 
 def folders_file(
     plan: Plan, given: Given, base: Path, get: Callable[[str], Any]
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     """`folders.json`, for the carrier; None where there is nothing to carry. `base`: where folders
     lie on a node. The cloud's own variables and proxies of the submission count for the carrier
     too.

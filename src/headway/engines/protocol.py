@@ -10,11 +10,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NewType, Protocol, runtime_checkable
+from typing import Literal, NewType, Protocol, runtime_checkable
 
 from headway.model.errors import HeadwayError
 from headway.model.folder_names import variable
 from headway.model.job import Folder, Job
+from headway.model.json_types import JsonMapping
 from headway.storage.location import LOCAL, parse
 from headway.wire import tray
 from headway.wire.batch import TaskKey
@@ -79,7 +80,7 @@ class Plan:
     code_commit: str | None = None
     image: str | None = None  # for engines with containers
     folders: Sequence[Folder] = ()  # that each task finds below its working folder
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the engine: partition, account, …
+    options: JsonMapping = field(default_factory=dict)  # of the engine: partition, account, …
     script: str | None = None  # what the scheduler gets, where it gets a script
 
     @property
@@ -166,7 +167,7 @@ class Given:
     # variables whose values are masked, whatever their names look like
     secret_names: Sequence[str] = ()
     # {addresses, pin, host}: where other machines reach the server; None: nowhere
-    tls: Mapping[str, Any] | None = None
+    tls: JsonMapping | None = None
     # of its folders, with keys
     accounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
@@ -197,7 +198,7 @@ class Observation:
 
     state: ObservedState
     state_word: str  # the engine's own word, kept and shown
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: JsonMapping = field(default_factory=dict)
 
 
 UNSEEN = Observation("unknown", "not asked")
@@ -393,7 +394,7 @@ class Distant(Protocol):
     def tray(self) -> Path | AnyBox | None:
         """Where requests lie as files (`wire/tray.py`); None: nowhere that can be seen from here."""
 
-    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+    def readdress(self, tls: JsonMapping | None) -> int:
         """The server's address or certificate is another one now: write it into the task files; how
         many changed.
         """

@@ -4,8 +4,7 @@
 Called by `server/control/loop.py`, with the definition that came with the job.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from headway.engines.docker.engine import ContainerEngine
 from headway.engines.local.engine import LocalEngine
@@ -13,13 +12,14 @@ from headway.engines.protocol import Engine
 from headway.engines.slurm.engine import SlurmEngine
 from headway.home.paths import Paths
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping
 from headway.settings.clusters import LOCAL, resolve
 
 Get = Callable[[str], object]  # the value of a setting, by name
-Make = Callable[[str, Paths, Get, Mapping[str, Any]], Engine]
+Make = Callable[[str, Paths, Get, JsonMapping], Engine]
 
 
-def _local(cluster: str, paths: Paths, get: Get, definition: Mapping[str, Any]) -> Engine:
+def _local(cluster: str, paths: Paths, get: Get, definition: JsonMapping) -> Engine:
     return LocalEngine(cluster, paths, get)
 
 
@@ -32,7 +32,7 @@ ENGINES: dict[str, Make] = {
 
 
 def engine_for(
-    cluster: str, paths: Paths, get: Get, definition: Mapping[str, Any] | None = None
+    cluster: str, paths: Paths, get: Get, definition: JsonMapping | None = None
 ) -> Engine:
     """The engine of a cluster. UsageError for a name without a definition, but for the one that is
     always there.

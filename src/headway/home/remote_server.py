@@ -22,6 +22,7 @@ from typing import Any
 
 from headway.home.connect import Client, Response, UnixConnection
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
+from headway.model.json_types import JsonObject
 from headway.wire.pin import context, pin_of
 
 TOKEN_VARIABLE = "HEADWAY_TOKEN"  # noqa: S105  (the name of a variable)
@@ -104,7 +105,7 @@ def known(home: Path) -> dict[str, Known]:
     }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> JsonObject:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -150,7 +151,7 @@ def forget(home: Path, address: Address) -> bool:
     return True
 
 
-def _write(path: Path, rows: dict[str, Any]) -> None:
+def _write(path: Path, rows: JsonObject) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

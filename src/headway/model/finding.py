@@ -1,7 +1,8 @@
 """One verdict of a diagnosis: cause, class, evidence, and what to do next."""
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from headway.model.json_types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,17 +12,17 @@ class Finding:
     text: str  # one line for a person
     rank: int | None = None
     advice: str = ""  # the next command, or what to change
-    evidence: list[dict[str, Any]] = field(default_factory=list)  # {stream offset line text}
+    evidence: list[JsonObject] = field(default_factory=list)  # {stream offset line text}
     confidence: float = 1.0
     task: str | None = None
     node: str | None = None
     retry: str = ""  # whether trying again unchanged is worth it, in words
 
-    def as_cause(self) -> dict[str, Any]:
+    def as_cause(self) -> JsonObject:
         """The short form kept with an attempt: `{cause class text rank}`."""
         return {"cause": self.cause, "class": self.cls, "text": self.text, "rank": self.rank}
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """As `hw why --json` tells it."""
         return {
             "cause": self.cause,

@@ -3,12 +3,13 @@
 Times are nanoseconds since the epoch, UTC, named `*_ns`; None means unknown or not yet.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from headway.model.data_folder import Folder as Folder
+from headway.model.json_types import JsonMapping, JsonObject
 
 T = TypeVar("T")
 
@@ -98,7 +99,7 @@ _PLACES_MAX = 256
 _places: dict[str, str] = {}
 
 
-def _place(cluster: str, definition: Mapping[str, Any]) -> str:
+def _place(cluster: str, definition: JsonMapping) -> str:
     import hashlib
     import json
 
@@ -124,9 +125,9 @@ class _Placed:
 
     __slots__ = ("_known",)
 
-    def _remembered(self, cluster: str, definition: dict[str, Any], find: Callable[[], str]) -> str:
+    def _remembered(self, cluster: str, definition: JsonObject, find: Callable[[], str]) -> str:
         """The place, found once as long as these two are the same."""
-        known: tuple[str, dict[str, Any], str] | None = getattr(self, "_known", None)
+        known: tuple[str, JsonObject, str] | None = getattr(self, "_known", None)
         if known is None or known[0] is not cluster or known[1] is not definition:
             known = self._known = (cluster, definition, find())
         return known[2]
@@ -144,7 +145,7 @@ class JobSpec(_Placed):
     experiment: str | None = None
     cluster: str = "here"
     # of the cluster, when it was submitted; empty: built in
-    definition: dict[str, Any] = field(default_factory=dict)
+    definition: JsonObject = field(default_factory=dict)
     processes: int = 1  # -n: GPUs with one process each, or processes where there are no GPUs
     gpus: int = 0  # filled in by the engine's plan
     cpus: int | None = None
@@ -178,9 +179,9 @@ class JobSpec(_Placed):
     roles: list[Role] = field(default_factory=list)
     image: str | None = None  # for engines with containers
     # of the engine: partition, account, network, …
-    options: dict[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     # what `{{ name }}` in the command was filled with
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: JsonObject = field(default_factory=dict)
     folders: list[Folder] = field(default_factory=list)
     code: str | None = None  # digest of the snapshot that it runs from; None: it runs in place
     code_cwd: str = ""  # its working folder inside the snapshot
@@ -231,7 +232,7 @@ class JobSpec(_Placed):
         return found
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "JobSpec":
+    def from_values(cls, values: JsonMapping) -> "JobSpec":
         """From plain values, as JSON has them. TypeError for a name that no field has."""
         plain = dict(values)
         plain["roles"] = [_made(Role, role) for role in plain.get("roles") or []]
@@ -255,7 +256,7 @@ class Process:
     started_ns: int | None = None
     ended_ns: int | None = None
     reason: str | None = None  # why we ended it: "rank 2 failed", "stop", "walltime"
-    exception: dict[str, Any] | None = None  # the first uncaught exception it told of
+    exception: JsonObject | None = None  # the first uncaught exception it told of
 
 
 @dataclass(slots=True)
@@ -264,11 +265,11 @@ class Task:
     node: str | None
     state: str  # "starting" | "running" | "ended" | "lost"
     heard_ns: int | None = None
-    result: dict[str, Any] | None = None  # the `task_ended` fact, once it has come
+    result: JsonObject | None = None  # the `task_ended` fact, once it has come
     processes: list[Process] = field(default_factory=list)
-    agent: dict[str, Any] | None = None  # of its `task_started` fact: pid, version, address, ports
+    agent: JsonObject | None = None  # of its `task_started` fact: pid, version, address, ports
     # the `task_held` fact: its command failed, and the task is kept
-    held: dict[str, Any] | None = None
+    held: JsonObject | None = None
 
 
 @dataclass(slots=True)
@@ -278,17 +279,17 @@ class Attempt:
     key: str  # the engine's idempotency key
     engine_id: str | None = None
     engine_word: str | None = None  # the engine's own word for the state
-    cause: dict[str, Any] | None = None
+    cause: JsonObject | None = None
     exit_code: int | None = None
     signal: int | None = None
     created_ns: int | None = None
     started_ns: int | None = None
     ended_ns: int | None = None
     # what follows its failure: {do, counted, text, wait_s, not_before_ns}
-    retry: dict[str, Any] | None = None
+    retry: JsonObject | None = None
     tasks: list[Task] = field(default_factory=list)
     # of its diagnosis: {verdict findings hypotheses fingerprint}
-    findings: dict[str, Any] | None = None
+    findings: JsonObject | None = None
 
 
 def count_retries(attempts: Sequence[Attempt]) -> tuple[int, int]:
@@ -319,8 +320,8 @@ class Job:
     star: bool = False
     bug: bool = False
     description: str = ""
-    config: dict[str, Any] | None = None
-    cause: dict[str, Any] | None = None  # of an end that no attempt had
+    config: JsonObject | None = None
+    cause: JsonObject | None = None  # of an end that no attempt had
     attempts: list[Attempt] = field(default_factory=list)
 
     @property

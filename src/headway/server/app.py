@@ -21,6 +21,7 @@ from starlette.routing import Route as PathRoute
 
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     INGEST_QUEUE_BYTES_MAX,
     READ_THREADS,
@@ -139,7 +140,7 @@ class Services:
     auth: Auth
     live: Live
     notifier: Notifier
-    about: dict[str, Any]  # what `GET /api/server` says of this server
+    about: JsonObject  # what `GET /api/server` says of this server
     stopping: asyncio.Event
     readers: Readers = field(default_factory=Readers)
     slow_readers: Readers = field(default_factory=lambda: Readers(SLOW_READ_THREADS))

@@ -10,8 +10,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     CLOCK_STEP_S,
     CLOCK_STEPS_KEPT,
@@ -35,7 +35,7 @@ class ClockStep:
     ) -> None:
         self._wall_ns, self._steady_ns = wall_ns, steady_ns
         self._ahead_ns = wall_ns() - steady_ns()
-        self.steps: deque[dict[str, Any]] = deque(maxlen=CLOCK_STEPS_KEPT)
+        self.steps: deque[JsonObject] = deque(maxlen=CLOCK_STEPS_KEPT)
 
     def look(self) -> None:
         ahead_ns = self._wall_ns() - self._steady_ns()
@@ -75,7 +75,7 @@ class LoopLag:
         if lag_s >= LOOP_LAG_TOLD_S:
             log.warning("the event loop stood still for %.1f s: every answer was late", lag_s)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> JsonObject:
         """For `GET /api/server`: the worst of the last minute and since the start, in seconds."""
         since = self._clock() - LOOP_LAG_WINDOW_S
         recent = max((lag for when, lag in self._recent if when >= since), default=0.0)

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 import headway
+from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Handler, Route
 
 _READS = re.compile(r"\bcall\.(read|query)\((\w+)\)")
 _PARAMETER = re.compile(r"\{(\w+)\}")
-Schema = dict[str, Any]
+Schema = JsonObject
 
 
 def document(routes: Iterable[Route]) -> Schema:
@@ -76,7 +77,7 @@ def _renamed(schema: Any, names: dict[str, str]) -> Any:
     return found
 
 
-def _inputs(handler: Handler) -> dict[str, Any]:
+def _inputs(handler: Handler) -> JsonObject:
     """`{"read": type of the body, "query": type of the query}`, each where the handler has one."""
     found = {}
     for how, name in _READS.findall(inspect.getsource(handler)):

@@ -30,6 +30,7 @@ from headway import __version__
 from headway.home import database_path
 from headway.home.paths import Paths, agent_socket_path, home, socket_path, write_private
 from headway.model.errors import HeadwayError
+from headway.model.json_types import JsonObject
 from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
 from headway.server.control.array_verbs import Arrays
@@ -336,7 +337,7 @@ class Process:
         self.store.listen(services.outbox.on_change)
         return App(Table(ROUTES), services)
 
-    def _about_network(self) -> dict[str, Any] | None:
+    def _about_network(self) -> JsonObject | None:
         if self.network_error:
             return {
                 "listen": None,
@@ -347,7 +348,7 @@ class Process:
             }
         return self.network.about() if self.network else None
 
-    def _record(self, about: dict[str, Any]) -> dict[str, Any]:
+    def _record(self, about: JsonObject) -> JsonObject:
         """What `server.json` holds; pid and start together name the process, the pid alone does not
         (F29).
         """
@@ -387,7 +388,7 @@ class Process:
             timeout_graceful_shutdown=int(SHUTDOWN_S / 2),
         )
 
-    async def _publish(self, about: dict[str, Any]) -> None:
+    async def _publish(self, about: JsonObject) -> None:
         """Files for others to find us by. Where the disk is full there are none, and we serve all
         the same (F8).
         """

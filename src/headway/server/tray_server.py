@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from headway.engines.protocol import AnyBox, Distant
 from headway.model.errors import DamagedError, HeadwayError
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     TRAY_HALF_S,
     TRAY_KNOWN_MAX,
@@ -36,7 +37,7 @@ log = logging.getLogger("headway.server")
 T = TypeVar("T")
 INGEST = "/agent/ingest"
 NEW_ENGINES_S = 1.0  # between two looks for engines that have come
-Reach = Callable[[], Awaitable[dict[str, Any] | None]]
+Reach = Callable[[], Awaitable[JsonObject | None]]
 Answer = Callable[[str, str, bytes], Awaitable[Reply]]  # task, route, body
 
 

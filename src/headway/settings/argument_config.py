@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import ARGUMENT_CONFIG_ITEMS_MAX, CONFIG_STRING_CHARS_MAX
 
 _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?\Z", re.DOTALL)
@@ -36,9 +37,9 @@ _LAUNCHERS = (
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
-def of_command(command: Sequence[str]) -> dict[str, Any]:
+def of_command(command: Sequence[str]) -> JsonObject:
     """Nothing where the command line says nothing: `{}`."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     words = list(_after_program(command))
     at = 0
     while at < len(words) and len(found) < ARGUMENT_CONFIG_ITEMS_MAX:
@@ -98,7 +99,7 @@ def _pair(word: str) -> "re.Match[str] | None":
     return match if match is not None and (match[2].strip("=") or not _BASE64.match(word)) else None
 
 
-def _put(found: dict[str, Any], name: str, value: Any) -> None:
+def _put(found: JsonObject, name: str, value: Any) -> None:
     """`model.depth` lies in `model`; what cannot lie there keeps its whole name."""
     place, *rest = name.replace("-", "_").split(".")
     if rest and all([place, *rest]):
@@ -133,7 +134,7 @@ def value_of(text: str) -> Any:
     return text[:CONFIG_STRING_CHARS_MAX]
 
 
-def _decoded(text: str) -> dict[str, Any] | None:
+def _decoded(text: str) -> JsonObject | None:
     """A mapping in YAML or JSON that was packed into one word; None where it is none."""
     try:
         plain = b64decode(

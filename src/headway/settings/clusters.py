@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import CLUSTER_WORDS_MAX, CLUSTERS_MAX
 from headway.settings import quantity
 from headway.settings.nearest import did_you_mean
@@ -21,7 +22,7 @@ from headway.settings.nearest import did_you_mean
 HERE: Final = "here"  # always there: this machine
 AUTO: Final = "auto"  # not a cluster: the emptiest one
 LOCAL: Final = "local"
-Definition = dict[str, Any]
+Definition = JsonObject
 Check = Callable[[Any, str], Any]
 
 
@@ -288,7 +289,7 @@ def definition(value: Any, field: str, where: Callable[[str], str] | None = None
     return found
 
 
-def job_options(engine: str, given: Mapping[str, Any], cluster: str) -> Definition:
+def job_options(engine: str, given: JsonMapping, cluster: str) -> Definition:
     """`options` of a job, checked: those of its cluster that a job may have otherwise. null takes
     one away.
     """
@@ -324,6 +325,6 @@ def resolve(name: str, configured: Mapping[str, Definition]) -> Definition:
     )
 
 
-def takes_environment(found: Mapping[str, Any]) -> bool:
+def takes_environment(found: JsonMapping) -> bool:
     """Whether jobs there get the submitter's environment. Behind ssh paths and homes are others."""
     return TABLES[found.get("engine", LOCAL)].takes_environment and not found.get("host")

@@ -8,16 +8,17 @@ folders:
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 
 _FIELDS = {"from": "source", "to": "target"}  # of a file -> of a JobSpec's folder
 
 
-def folders(value: Any, field: str) -> dict[str, dict[str, Any]]:
+def folders(value: Any, field: str) -> dict[str, JsonObject]:
     from headway.settings.jobschema import FOLDERS
     from headway.settings.yamlfile import Node
 
@@ -38,7 +39,7 @@ def folders(value: Any, field: str) -> dict[str, dict[str, Any]]:
     return FOLDERS.read(node(value), field)
 
 
-def fields(name: str, folder: Mapping[str, Any], base: Path) -> dict[str, Any]:
+def fields(name: str, folder: JsonMapping, base: Path) -> JsonObject:
     """A folder of a file as one of a JobSpec; its paths count from `base`. `~` is the home on the
     machine that the folder is on, which may be a cluster's.
     """
@@ -50,9 +51,7 @@ def fields(name: str, folder: Mapping[str, Any], base: Path) -> dict[str, Any]:
     return found
 
 
-def merged(
-    below: Sequence[Mapping[str, Any]], above: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def merged(below: Sequence[JsonMapping], above: Sequence[JsonMapping]) -> list[JsonObject]:
     """Those of the job take the place of the project's of the same name."""
     found = {folder["name"]: dict(folder) for folder in (*below, *above)}
     return list(found.values())

@@ -6,12 +6,13 @@ makes the jobs of an array. What only the server can know (clusters, what nodes 
 there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.settings import data_folders, sweep, template, yamlfile
 from headway.settings.jobschema import INDEX, JOB, MATRIX_WORDS
 from headway.settings.nearest import did_you_mean
@@ -39,7 +40,7 @@ _RETRY: Final = {
 @dataclass(slots=True)
 class JobFile:
     path: Path
-    values: dict[str, Any]  # checked, by the keys of the table; commands are lists of words
+    values: JsonObject  # checked, by the keys of the table; commands are lists of words
     root: Node  # the same with lines
 
     def at(self, key: str, *below: str | int) -> str:
@@ -63,7 +64,7 @@ class Element:
     """One job of an array: what it has of its own."""
 
     index: int
-    spec: dict[str, Any]
+    spec: JsonObject
     env: dict[str, str]
 
 
@@ -71,7 +72,7 @@ class Element:
 class Prepared:
     """What a job file asks for, in the fields of a JobSpec."""
 
-    spec: dict[str, Any]
+    spec: JsonObject
     env: dict[str, str] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
     code: dict[str, list[str]] | None = None  # include and exclude, for a snapshot
@@ -146,7 +147,7 @@ def prepare(
     return prepared
 
 
-def _smoke(file: JobFile) -> dict[str, Any]:
+def _smoke(file: JobFile) -> JsonObject:
     if "smoke" not in file.values:
         raise UsageError(
             f"{file.path} has no section `smoke`, which says what --smoke changes",
@@ -167,8 +168,8 @@ def _smoke(file: JobFile) -> dict[str, Any]:
 
 
 def _parameters(
-    file: JobFile, values: Mapping[str, Any], sets: Sequence[tuple[str, str]], smoke: bool
-) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
+    file: JobFile, values: JsonMapping, sets: Sequence[tuple[str, str]], smoke: bool
+) -> tuple[JsonObject, dict[str, list[Any]], JsonObject]:
     """Values by name (file < smoke < --set), the matrix, and what was changed: it takes the place
     of an axis.
     """
@@ -180,7 +181,7 @@ def _parameters(
             if not isinstance(value, dict):
                 _check_type(value, defaults[name], file.at(f"matrix.{name}"))
     found = dict(defaults)
-    small: dict[str, Any] = file.values.get("smoke", {}).get("parameters", {})
+    small: JsonObject = file.values.get("smoke", {}).get("parameters", {})
     for name, value in small.items():  # also without --smoke: it is wrong now as later
         _check_known(name, defaults, file.at("smoke.parameters", name))
         _check_type(value, defaults[name], file.at(f"smoke.parameters.{name}"))
@@ -192,7 +193,7 @@ def _parameters(
     return found, matrix, changes
 
 
-def _check_known(name: str, known: Mapping[str, Any], where: str) -> None:
+def _check_known(name: str, known: JsonMapping, where: str) -> None:
     if name not in known:
         names = ", ".join(known) or "none"
         raise UsageError(
@@ -211,7 +212,7 @@ def _check_type(value: Any, like: Any, where: str) -> None:
 
 def _rows(
     file: JobFile,
-    values: Mapping[str, Any],
+    values: JsonMapping,
     matrix: dict[str, list[Any]],
     changes: sweep.Row,
     smoke: bool,
@@ -237,9 +238,9 @@ def _rows(
 
 def _check_names(
     file: JobFile,
-    values: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    matrix: Mapping[str, Any],
+    values: JsonMapping,
+    parameters: JsonMapping,
+    matrix: JsonMapping,
     *,
     indexed: bool,
 ) -> None:
@@ -277,9 +278,9 @@ def _check_names(
 
 def _prepared(
     file: JobFile,
-    filled: Mapping[str, Any],
-    values: Mapping[str, Any],
-    parameters: Mapping[str, Any],
+    filled: JsonMapping,
+    values: JsonMapping,
+    parameters: JsonMapping,
 ) -> Prepared:
     whole = {**values, **filled}
     spec = {target: whole[key] for key, target in _SAME.items() if key in whole}
@@ -315,15 +316,15 @@ def _folder(file: JobFile, cwd: str) -> Path:
     return found
 
 
-def _role(name: str, role: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+def _role(name: str, role: JsonMapping, job: JsonMapping) -> JsonObject:
     fields = {"memory_bytes" if key == "memory" else key: value for key, value in role.items()}
     return {"name": name, "command": job.get("command"), **fields}
 
 
 def _elements(
     base: Path,
-    values: Mapping[str, Any],
-    parameters: Mapping[str, Any],
+    values: JsonMapping,
+    parameters: JsonMapping,
     rows: Sequence[tuple[int | None, sweep.Row]],
 ) -> list[Element]:
     """Only what has a `{{ }}` in it can differ from job to job."""

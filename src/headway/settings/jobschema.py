@@ -6,11 +6,12 @@ docs/reference/job.schema.json and job-file.md; `hw config --job-schema` prints 
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     ARRAY_JOBS_MAX,
     FOLDERS_MAX,
@@ -225,7 +226,7 @@ _ROW: Final = MapOf(Scalar(), "parameters", PARAMETERS_MAX, check_parameter)
 class _Matrix(MapOf):
     """Names to lists of values; `include` and `exclude` are lists of rows."""
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonObject:
         rows = ListOf(_ROW, ARRAY_JOBS_MAX).schema()
         return super().schema() | {"properties": dict.fromkeys(MATRIX_WORDS, rows)}
 
@@ -283,7 +284,7 @@ JOB: Final = Section(
 )  # fmt: skip
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonObject:
     """For editors: completion and checks while a person types."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

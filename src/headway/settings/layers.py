@@ -11,7 +11,7 @@ of names to values, and it must be closed to others.
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 from headway.home import paths
 from headway.home.ownership import check_file
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping
 from headway.settings import clusters
 from headway.settings.nearest import did_you_mean, nearest
 from headway.settings.project import project_file
@@ -94,7 +95,7 @@ class Settings:
             yield f"{SECRETS}.{name}", MASK, PRIVATE_FILE
 
 
-def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
+def load(cwd: Path | None, overrides: JsonMapping | None = None) -> Settings:
     """Read all layers. `cwd` None: no project file (but HEADWAY_CONFIG counts). `overrides`: from
     the command line.
     """

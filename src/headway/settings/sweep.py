@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import ARRAY_JOBS_MAX
 from headway.settings import quantity
 from headway.settings.nearest import did_you_mean
 
-Row = dict[str, Any]
+Row = JsonObject
 Where: TypeAlias = Callable[..., str]  # how an error names a key of the file: JobFile.at
 _WORDS: Final = ("include", "exclude")
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
@@ -92,9 +93,7 @@ def rows(matrix: Mapping[str, list[Any]], at: Where, fixed: Row) -> list[Row]:
     return found
 
 
-def _listed(
-    matrix: Mapping[str, list[Any]], word: str, axes: Mapping[str, Any], at: Where
-) -> list[Row]:
+def _listed(matrix: Mapping[str, list[Any]], word: str, axes: JsonMapping, at: Where) -> list[Row]:
     listed = matrix.get(word, [])
     for number, row in enumerate(listed):
         if not isinstance(row, dict) or not row:

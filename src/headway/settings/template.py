@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping
 from headway.settings.value_kinds import plain_text
 
 _SPOT: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
@@ -30,7 +31,7 @@ def names(value: Any) -> Iterator[str]:
             yield from names(item)
 
 
-def fill(value: Any, parameters: Mapping[str, Any]) -> Any:
+def fill(value: Any, parameters: JsonMapping) -> Any:
     """The same value with its texts filled in. What is no parameter stays as it is."""
     if isinstance(value, str):
         if "{{" not in value:

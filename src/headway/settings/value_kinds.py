@@ -13,11 +13,12 @@ from typing import Any, Final, Protocol
 
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
+from headway.model.json_types import JsonObject
 from headway.settings import quantity
 from headway.settings.nearest import did_you_mean
 from headway.settings.yamlfile import Node
 
-Schema = dict[str, Any]
+Schema = JsonObject
 
 # Trackers whose packages `hw run --as NAME` answers for (`headway.compat`).
 ANSWERED: Final = ("wandb", "mlflow")
@@ -207,7 +208,7 @@ class MapOf:
     def words(self) -> str:
         return f"a mapping of {self.what} to values; each is {self.item.words}"
 
-    def read(self, node: Node, field: str) -> dict[str, Any]:
+    def read(self, node: Node, field: str) -> JsonObject:
         if not isinstance(node.value, dict):
             raise wrong(node, field, self.words)
         if len(node.value) > self.most:
@@ -255,7 +256,7 @@ class Section:
     def words(self) -> str:
         return "a mapping with " + ", ".join(key.name for key in self.keys)
 
-    def read(self, node: Node, field: str) -> dict[str, Any]:
+    def read(self, node: Node, field: str) -> JsonObject:
         if not isinstance(node.value, dict):
             raise wrong(node, field, self.words)
         by_name = {key.name: key for key in self.keys}

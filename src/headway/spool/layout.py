@@ -28,8 +28,7 @@ from headway.spool.stream_names import (
 # neither `dataclasses` nor `typing` is worth its time in front of every command
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from headway.model.json_types import JsonObject
     from headway.wire.batch import TaskKey
 
 __all__ = [
@@ -154,7 +153,7 @@ class TaskFile(Value):
     node: str = ""
     token: str = ""  # a secret: never in a log line or a traceback
     # {addresses: [HOST:PORT], pin, host}: the server on the network
-    tls: "dict[str, Any] | None" = None
+    tls: "JsonObject | None" = None
     # folder for requests as files (`wire/tray.py`), where no network leads to the server
     tray: str = ""
     argv: "list[str]" = _NOTHING
@@ -206,7 +205,7 @@ class TaskFile(Value):
     # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid
     # and start are those of the process that came first; the others are named by their `facts-…`
     # streams and the OPEN frames in them.
-    attach: "dict[str, Any] | None" = None
+    attach: "JsonObject | None" = None
     version: int = FORMAT_VERSION
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from headway.wire.frame import HEADER_BYTES, MAGIC, METRICS_FIXED_BYTES, Scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 # the longest frame fits, so a full window always moves on
 WINDOW_BYTES_MIN = FRAME_BYTES_MAX + HEADER_BYTES
@@ -49,7 +49,7 @@ def open_stream(path: str | os.PathLike[str], files: Files = OS_FILES) -> int:
     return fd
 
 
-def read_opening(fd: int, files: Files = OS_FILES) -> "dict[str, Any] | None":
+def read_opening(fd: int, files: Files = OS_FILES) -> "JsonObject | None":
     """The OPEN frame's content. None where it is not there yet, or damaged: the rest of the stream
     still counts.
 

@@ -31,7 +31,8 @@ from headway.wire.frame import (
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+
+    from headway.model.json_types import JsonObject
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 # of a METRICS frame: kind, flags, length, schema; the same in every record of a schema
@@ -48,7 +49,7 @@ class StreamWriter:
         self,
         task_dir: "str | os.PathLike[str]",
         name: str,
-        opening: "dict[str, Any]",
+        opening: "JsonObject",
         files: Files = OS_FILES,
         more: bytes = b"",
     ) -> None:
@@ -77,7 +78,7 @@ class StreamWriter:
         """
         write_all(self.files, self.fd, frames)
 
-    def append_fact(self, fact: "dict[str, Any]") -> None:
+    def append_fact(self, fact: "JsonObject") -> None:
         """A FACT frame: `fact` has its `type`; the time is added."""
         self.append(encode_json(FACT, {"time_ns": time.time_ns(), **fact}))
 
@@ -186,7 +187,7 @@ class MetricSegment(StreamWriter):
         self,
         task_dir: "str | os.PathLike[str]",
         name: str,
-        opening: "dict[str, Any]",
+        opening: "JsonObject",
         files: Files = OS_FILES,
         more: bytes = b"",
     ) -> None:

@@ -12,6 +12,7 @@ from headway.model.errors import (
     UnreachableError,
     UsageError,
 )
+from headway.model.json_types import JsonObject
 from headway.model.limits import STORAGE_RETRY_S
 from headway.settings.nearest import did_you_mean
 from headway.settings.storage_accounts import NAMES_OF_SECRETS
@@ -101,9 +102,7 @@ def open_store(
     library()
     from obstore.store import AzureStore, LocalStore, S3Store
 
-    common: dict[str, Any] = {
-        "retry_config": {"max_retries": 4, "retry_timeout": _seconds(retry_s)}
-    }
+    common: JsonObject = {"retry_config": {"max_retries": 4, "retry_timeout": _seconds(retry_s)}}
     endpoint = account.get("endpoint")
     if endpoint is not None:
         common |= {
@@ -133,8 +132,8 @@ def _seconds(seconds: float) -> Any:
     return timedelta(seconds=seconds)
 
 
-def _azure(account: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"account_name": account["account"]} if "account" in account else {}
+def _azure(account: Mapping[str, str]) -> JsonObject:
+    found: JsonObject = {"account_name": account["account"]} if "account" in account else {}
     if "key" in account:
         found["account_key"] = account["key"]
     if "sas" in account:
@@ -142,16 +141,14 @@ def _azure(account: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _s3(account: Mapping[str, str]) -> dict[str, Any]:
+def _s3(account: Mapping[str, str]) -> JsonObject:
     names = {
         "key_id": "access_key_id",
         "secret": "secret_access_key",
         "token": "session_token",
         "region": "region",
     }
-    found: dict[str, Any] = {
-        theirs: account[ours] for ours, theirs in names.items() if ours in account
-    }
+    found: JsonObject = {theirs: account[ours] for ours, theirs in names.items() if ours in account}
     if "endpoint" in account:
         found["virtual_hosted_style_request"] = account.get("virtual_hosted") == "True"
         found.setdefault("region", "us-east-1")

@@ -13,13 +13,13 @@ import re
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from headway.home.ownership import is_mine
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError
 from headway.model.finding import Finding
 from headway.model.job import JobSpec, State
+from headway.model.json_types import JsonObject
 from headway.store import catalog
 from headway.wire.batch import TaskKey
 
@@ -162,7 +162,7 @@ def _adopt(c: sqlite3.Connection, folder: Path, match: "re.Match[str]", now_ns: 
     return job.id
 
 
-def _load(path: Path) -> dict[str, Any] | None:
+def _load(path: Path) -> JsonObject | None:
     try:
         with open(path, "rb") as file:
             if not is_mine(os.fstat(file.fileno())):

@@ -5,14 +5,14 @@ functions on a connection; writers run inside `Store.write`. Called by
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID, uuid5
 
 from headway.model.errors import NotFoundError
 from headway.model.ids import new_suffix
 from headway.model.job import State
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.store import job_reference
 from headway.store.catalog import JobFilter, matched_texts, matcher_of, where_of
 from headway.store.connection import touch
@@ -41,7 +41,7 @@ def job_uuid(array: str, index: int) -> str:
 def insert(
     c: sqlite3.Connection,
     uuid: str,
-    shared: Mapping[str, Any],
+    shared: JsonMapping,
     rows: Sequence[Row],
     now_ns: int,
     engine: str,
@@ -88,7 +88,7 @@ def _free(c: sqlite3.Connection, taken: set[str]) -> Iterator[str]:
 
 
 def _tell(
-    c: sqlite3.Connection, uuid: str, kind: str, data: Mapping[str, Any], now_ns: int, which: str
+    c: sqlite3.Connection, uuid: str, kind: str, data: JsonMapping, now_ns: int, which: str
 ) -> None:
     """The same event for all jobs of an array that `which` selects."""
     c.execute(
@@ -132,7 +132,7 @@ def has_open_jobs(c: sqlite3.Connection, uuid: str) -> bool:
 
 def selected(
     c: sqlite3.Connection, uuid: str, states: Sequence[str] = ()
-) -> list[tuple[int, str, dict[str, Any]]]:
+) -> list[tuple[int, str, JsonObject]]:
     """(index, job uuid, spec as stored) of the jobs of an array, in order; of some states only,
     where there are any.
     """
@@ -149,7 +149,7 @@ def selected(
 # -- objects for views
 
 
-def array_object(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:
+def array_object(c: sqlite3.Connection, uuid: str) -> JsonObject:
     """Everything that `hw q ARRAY --json` shows."""
     (row,) = folded(c, JobFilter(array=uuid), 1) or [_empty(c, uuid)]
     failed = c.execute(
@@ -170,12 +170,12 @@ def array_object(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:
     return row
 
 
-def _empty(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:
+def _empty(c: sqlite3.Connection, uuid: str) -> JsonObject:
     row = c.execute("SELECT * FROM arrays WHERE uuid = ?", (uuid,)).fetchone()
     return _object(row, {}, None, None, None, None)
 
 
-def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[dict[str, Any]]:
+def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[JsonObject]:
     """One row for each array that has jobs which the filter takes, newest first; its counts are of
     those jobs.
     """
@@ -202,7 +202,7 @@ def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[dict[s
     return sorted(found, key=lambda array: str(array["submitted_at"]), reverse=True)[:limit]
 
 
-def _of_group(c: sqlite3.Connection, uuid: str, group: list[sqlite3.Row]) -> dict[str, Any]:
+def _of_group(c: sqlite3.Connection, uuid: str, group: list[sqlite3.Row]) -> JsonObject:
     row = c.execute("SELECT * FROM arrays WHERE uuid = ?", (uuid,)).fetchone()
     states = {
         one["state"]: one["jobs"]
@@ -226,7 +226,7 @@ def _of_group(c: sqlite3.Connection, uuid: str, group: list[sqlite3.Row]) -> dic
 def _object(
     row: sqlite3.Row, states: dict[str, int], started_ns: int | None, ended_ns: int | None, cluster: str | None,
     experiment: str | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> JsonObject:  # fmt: skip
     state = next((name for name in _ORDER if name in states), str(State.STOPPED))
     return {
         "id": row["id"], "uuid": row["uuid"], "name": row["name"], "is_array": True, "jobs": sum(states.values()),

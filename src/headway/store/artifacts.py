@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.errors import NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import ARTIFACT_FILES_MAX, ARTIFACT_NAME_CHARS_MAX, ARTIFACTS_LISTED_MAX
 from headway.store.connection import touch
 from headway.store.jsonform import iso, whole
 from headway.store.live_write import Origin
 
-Fact = dict[str, Any]
+Fact = JsonObject
 EMPTY = hashlib.sha256(b"").hexdigest()
 _READ_BYTES = 1 << 20
 _DIGEST_CHARS = 64

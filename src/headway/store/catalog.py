@@ -21,6 +21,7 @@ import msgspec
 from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
 from headway.settings import argument_config
 from headway.store import effective_config, job_conditions, job_reference, notice_queue
@@ -203,7 +204,7 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
         return [_job(row) for row in islice(rows, limit)]
 
 
-def cluster_definitions(c: sqlite3.Connection, clusters_max: int) -> dict[str, dict[str, Any]]:
+def cluster_definitions(c: sqlite3.Connection, clusters_max: int) -> dict[str, JsonObject]:
     """How the newest job of each cluster defines it, by the cluster's name."""
     rows = c.execute(
         """SELECT cluster, json_extract(spec, '$.definition') AS definition FROM jobs
@@ -277,7 +278,7 @@ def matched_texts(job_id: str, spec: str, config: str | None = None) -> tuple[st
     return job_id, " ".join(map(str, words)), told
 
 
-def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
+def where_of(f: JobFilter) -> tuple[str, JsonObject]:
     """The condition in SQL and its values; `match` and `where` are not in it."""
     terms, values = ["deleted_ns IS NULL"], dict[str, Any]()
     if f.states:
@@ -397,7 +398,7 @@ def states_of(c: sqlite3.Connection, uuids: Iterable[str]) -> dict[str, tuple[st
 def set_job_state(
     c: sqlite3.Connection, pk: int, state: State, now_ns: int, *, exit_code: int | None = None,
     signal: int | None = None, started_ns: int | None = None, ended_ns: int | None = None,
-    cause: Mapping[str, Any] | None = None,
+    cause: JsonMapping | None = None,
 ) -> None:  # fmt: skip
     """Move a job to `state` and tell it as an event. A change that may not be raises with the job's
     story.
@@ -466,7 +467,7 @@ def request_stop(c: sqlite3.Connection, pk: int, now_ns: int, signum: int | None
     return cursor.rowcount > 0
 
 
-def set_marks(c: sqlite3.Connection, pk: int, changes: Mapping[str, Any]) -> None:
+def set_marks(c: sqlite3.Connection, pk: int, changes: JsonMapping) -> None:
     """`changes`: some of name, tags, star, bug, description, checked. The id stays: folders and
     other people's notes go by it.
     """
@@ -611,7 +612,7 @@ def heard(c: sqlite3.Connection, times: Mapping[TaskKey, int]) -> None:
 # -- events
 
 
-def set_cause(c: sqlite3.Connection, job_pk: int, number: int, cause: dict[str, Any]) -> None:
+def set_cause(c: sqlite3.Connection, job_pk: int, number: int, cause: JsonObject) -> None:
     """What was found of an attempt while it still runs, before it is ended because of that."""
     c.execute(
         "UPDATE attempts SET cause = :cause WHERE job = :job AND number = :number",
@@ -621,7 +622,7 @@ def set_cause(c: sqlite3.Connection, job_pk: int, number: int, cause: dict[str, 
 
 
 def add_event(
-    c: sqlite3.Connection, job_pk: int, type_: str, data: Mapping[str, Any], now_ns: int, *,
+    c: sqlite3.Connection, job_pk: int, type_: str, data: JsonMapping, now_ns: int, *,
     attempt: int | None = None, rank: int | None = None, what: str = "job",
 ) -> None:  # fmt: skip
     c.execute(

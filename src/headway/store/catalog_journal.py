@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import JOURNAL_BYTES_MAX, JOURNAL_PAUSE_S
 from headway.store.catalog import token_range
 
@@ -28,7 +29,7 @@ _SOME = 400
 _LEFT_OUT = {"provenance"}  # large, and of the data
 # What is large and seldom changes stands in the first line of a job only.
 _FIRST_LINE_ONLY = ("spec", "config", "config_attempt", "config_rank")
-Image = dict[str, Any]
+Image = JsonObject
 
 
 @dataclass(slots=True)
@@ -218,7 +219,7 @@ def images(c: sqlite3.Connection, keys: list[int], known: set[int]) -> Iterator[
             yield image
 
 
-def _rows(c: sqlite3.Connection, query: str, values: Any) -> list[dict[str, Any]]:
+def _rows(c: sqlite3.Connection, query: str, values: Any) -> list[JsonObject]:
     return [
         {name: _plain(row[name]) for name in row.keys()}  # noqa: SIM118  (of an sqlite3.Row)
         for row in c.execute(query, values)
@@ -305,7 +306,7 @@ def _apply(c: sqlite3.Connection, image: Image, found: Replayed) -> None:
         _put(c, "tokens", token, "id")
 
 
-def _put(c: sqlite3.Connection, table: str, values: dict[str, Any], key: str) -> None:
+def _put(c: sqlite3.Connection, table: str, values: JsonObject, key: str) -> None:
     columns = ", ".join(values)
     marks = ", ".join("?" * len(values))
     sets = ", ".join(f"{name} = excluded.{name}" for name in values if name != key)
@@ -315,7 +316,7 @@ def _put(c: sqlite3.Connection, table: str, values: dict[str, Any], key: str) ->
     )
 
 
-def _insert(c: sqlite3.Connection, table: str, values: dict[str, Any]) -> None:
+def _insert(c: sqlite3.Connection, table: str, values: JsonObject) -> None:
     marks = ", ".join("?" * len(values))
     c.execute(
         f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})",  # noqa: S608  (names of our own schema)
@@ -323,7 +324,7 @@ def _insert(c: sqlite3.Connection, table: str, values: dict[str, Any]) -> None:
     )
 
 
-def _update(c: sqlite3.Connection, table: str, pk: int, values: dict[str, Any]) -> None:
+def _update(c: sqlite3.Connection, table: str, pk: int, values: JsonObject) -> None:
     sets = ", ".join(f"{name} = ?" for name in values)
     c.execute(
         f"UPDATE {table} SET {sets} WHERE pk = ?",  # noqa: S608  (names of our own schema)

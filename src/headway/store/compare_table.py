@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from headway.model.errors import RefusedError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import COMPARE_JOBS_MAX, COMPARE_METRICS_MAX
 from headway.model.metric_direction import Direction, direction
 from headway.store import (
@@ -52,7 +53,7 @@ class ComparedJob(msgspec.Struct):
     id: str
     name: str
     state: str
-    config: dict[str, Any]
+    config: JsonObject
     metrics: dict[str, ComparedMetric]
     experiment: str | None
     tags: list[str]
@@ -62,7 +63,7 @@ class ComparedJob(msgspec.Struct):
 
 class CompareTable(msgspec.Struct):
     jobs: list[ComparedJob]
-    equal: dict[str, Any]
+    equal: JsonObject
     differs: list[str]
     metrics: list[str]  # those that the jobs below have, in their order
     directions: dict[str, Direction | None]
@@ -206,7 +207,7 @@ def _metric(found: Summary, wanted: Direction | None) -> ComparedMetric:
     return ComparedMetric(number(found.last), found.low, found.high, best, step)
 
 
-def split(configs: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def split(configs: Sequence[JsonObject]) -> tuple[JsonObject, list[str]]:
     """Keys that are equal in all of them with their value, and those that differ or that some
     lack, in the order in which they first appear.
     """
@@ -214,7 +215,7 @@ def split(configs: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]
         return {}, []
     keys = dict.fromkeys(key for config in configs for key in config)
     first = configs[0]
-    equal: dict[str, Any] = {}
+    equal: JsonObject = {}
     differs: list[str] = []
     for key in keys:
         value = first.get(key)

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import DAMAGE_NOTICES_MAX
 from headway.store.jsonform import iso
 
@@ -33,7 +34,7 @@ class DamageNotices:
             del self._found[:-DAMAGE_NOTICES_MAX]
             self._save()
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[JsonObject]:
         with self._lock:
             return list(self._found)
 
@@ -70,7 +71,7 @@ class DamageNotices:
             log.error("%s could not be written: %s", self._path, error)
 
 
-def _load(path: Path) -> list[dict[str, Any]]:
+def _load(path: Path) -> list[JsonObject]:
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import CONFIG_KEYS_MAX
 
-Config = dict[str, Any]
+Config = JsonObject
 _DEPTH_MAX = 16
 _LIST_CHARS_MAX = 200
 
@@ -21,7 +22,7 @@ class _Spec(msgspec.Struct):
     """What is needed of a stored spec, read past all the rest."""
 
     command: list[str] = []
-    parameters: dict[str, Any] = {}
+    parameters: JsonObject = {}
     gpus: int = 0
 
 
@@ -71,7 +72,7 @@ def flat(config: Any) -> Config:
     return found
 
 
-def _flatten(values: dict[str, Any], prefix: str, found: Config, depth: int) -> None:
+def _flatten(values: JsonObject, prefix: str, found: Config, depth: int) -> None:
     for key, value in values.items():
         if len(found) >= CONFIG_KEYS_MAX:
             return

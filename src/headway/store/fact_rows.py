@@ -15,6 +15,7 @@ from typing import Any
 
 from headway.model.errors import DamagedError, UsageError, VersionError
 from headway.model.ids import check_name, name_from_command
+from headway.model.json_types import JsonObject
 from headway.model.limits import EVENTS_MAX, JSON_DEPTH_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN
 from headway.store import artifacts, catalog, live_write, notice_queue, stack_rows, tracked
@@ -25,7 +26,7 @@ TIME_NS_MIN = 946_684_800 * 10**9  # 2000-01-01: earlier clocks are wrong, or co
 TIME_NS_MAX = 7_258_118_400 * 10**9  # 2200-01-01
 _UNREAD_BYTES = 4096  # of a frame that nobody here can read
 _TEXT_CHARS = 16_384
-Fact = dict[str, Any]
+Fact = JsonObject
 
 
 @dataclass(slots=True)

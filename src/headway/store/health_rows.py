@@ -5,14 +5,14 @@ look at what runs (`server/health`).
 import json
 import sqlite3
 from collections.abc import Iterable
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import HEALTH_KEPT_MAX
 from headway.store import series
 from headway.store.connection import touch
 from headway.store.jsonform import iso
 
-Finding = dict[str, Any]
+Finding = JsonObject
 
 
 def put(

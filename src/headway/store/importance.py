@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import IMPORTANCE_DRAWS, IMPORTANCE_KEYS_MAX
 
 Floats = npt.NDArray[np.float64]
@@ -44,7 +45,7 @@ class KeyImportance(msgspec.Struct):
 
 
 def rank(
-    configs: Sequence[dict[str, Any]], keys: Sequence[str], metric: Sequence[float], wanted: str
+    configs: Sequence[JsonObject], keys: Sequence[str], metric: Sequence[float], wanted: str
 ) -> list[KeyImportance]:
     """The most important first; `metric` is finite, one value for each config."""
     y = np.array(metric, np.float64)

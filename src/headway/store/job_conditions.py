@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.metric_direction import Direction
 from headway.store import effective_config, summaries, tracked
 from headway.store.pattern import Matcher
@@ -71,7 +72,7 @@ class _Values:
         self._metrics = metrics
         self._goals = goals
         self._now_ns = now_ns
-        self._config: dict[str, Any] | None = None
+        self._config: JsonObject | None = None
 
     def of(self, name: Name) -> Sequence[Any]:
         if name.kind == "field":

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import DIFF_JOBS_MAX, DIFF_SIBLINGS_MAX
 from headway.model.metric_direction import Direction, direction
 from headway.store import catalog, compare_table, effective_config, importance, summaries, tracked
@@ -135,9 +136,9 @@ def _row(c: sqlite3.Connection, pk: int) -> sqlite3.Row:
     return row
 
 
-def _parts(c: sqlite3.Connection, row: sqlite3.Row) -> dict[str, dict[str, Any]]:
-    spec: dict[str, Any] = json.loads(row["spec"])
-    seen: dict[str, Any] = json.loads(row["provenance"] or "null") or {}
+def _parts(c: sqlite3.Connection, row: sqlite3.Row) -> dict[str, JsonObject]:
+    spec: JsonObject = json.loads(row["spec"])
+    seen: JsonObject = json.loads(row["provenance"] or "null") or {}
     config = effective_config.effective(row["config"], row["spec"])
     nodes = c.execute(
         """SELECT DISTINCT t.node FROM attempts a JOIN tasks t ON t.attempt = a.pk
@@ -163,7 +164,7 @@ def _parts(c: sqlite3.Connection, row: sqlite3.Row) -> dict[str, dict[str, Any]]
     }  # fmt: skip
 
 
-def _command(spec: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+def _command(spec: JsonObject, config: JsonObject) -> JsonObject:
     """The program, and the arguments that the config does not tell already."""
     words = [str(word) for word in spec.get("command") or []]
     said = effective_config.from_command(words)
@@ -182,7 +183,7 @@ def _command(spec: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     return {"command": " ".join(plain), "cwd": spec.get("cwd"), **told}
 
 
-def _data(spec: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+def _data(spec: JsonObject, seen: JsonObject) -> JsonObject:
     """Folders of the job by where they come from, and fingerprints where the program gave any."""
     found = effective_config.flat(seen.get("data") or {})
     for folder in spec.get("folders") or []:
@@ -191,7 +192,7 @@ def _data(spec: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _changes(parts: Sequence[dict[str, Any]]) -> list[Change]:
+def _changes(parts: Sequence[JsonObject]) -> list[Change]:
     _, differs = compare_table.split(parts)
     return [Change(key, [part.get(key) for part in parts]) for key in differs]
 
@@ -234,9 +235,9 @@ def _outcome(
 def _side(
     c: sqlite3.Connection, row: sqlite3.Row, value: float | None, step: int | None, now_ns: int
 ) -> Side:  # fmt: skip
-    spec: dict[str, Any] = json.loads(row["spec"])
-    seen: dict[str, Any] = json.loads(row["provenance"] or "null") or {}
-    git: dict[str, Any] = seen.get("git") or {}
+    spec: JsonObject = json.loads(row["spec"])
+    seen: JsonObject = json.loads(row["provenance"] or "null") or {}
+    git: JsonObject = seen.get("git") or {}
     cause = c.execute(
         "SELECT cause FROM attempts WHERE job = ? AND cause IS NOT NULL ORDER BY number DESC LIMIT 1",
         (row["pk"],),

@@ -19,6 +19,7 @@ from typing import Any
 
 from headway.model.errors import UsageError
 from headway.model.job import State
+from headway.model.json_types import JsonObject
 from headway.model.limits import PAGE_QUERY_CHARS_MAX, PAGE_ROWS_MAX
 from headway.store import catalog, job_conditions, query
 from headway.wire import filter_language
@@ -57,7 +58,7 @@ class Condition:
     """A condition in SQL on `jobs j`, with its values."""
 
     terms: list[str] = field(default_factory=lambda: ["j.deleted_ns IS NULL"])
-    values: dict[str, Any] = field(default_factory=dict)
+    values: JsonObject = field(default_factory=dict)
 
     def bind(self, value: Any) -> str:
         name = f"v{len(self.values)}"
@@ -229,7 +230,7 @@ def _order(found: Condition, sort: str) -> str:
 
 def rows(
     c: sqlite3.Connection, keys: list[int], config: list[str], metrics: list[str], now_ns: int
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """What the table shows of these jobs, in this order; without fields that are empty."""
     jobs = {job.pk: job for job in catalog.load_light(c, keys)}
     kept = [pk for pk in keys if pk in jobs]
@@ -254,7 +255,7 @@ def _short_command(command: list[str]) -> str:
     return shlex.join(command)[:300]
 
 
-def _tracker(trackers: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _tracker(trackers: list[JsonObject]) -> JsonObject | None:
     """The one bar that a row has room for: what runs and knows its end, else the last."""
     known = [one for one in trackers if one["total"]]
     if not known:
@@ -274,9 +275,7 @@ def _interest(name: str) -> tuple[int, str]:
     return 2, name
 
 
-def _chosen(
-    c: sqlite3.Connection, pk: int, shown: dict[str, Any], wanted: list[str]
-) -> dict[str, Any]:
+def _chosen(c: sqlite3.Connection, pk: int, shown: JsonObject, wanted: list[str]) -> JsonObject:
     """Metrics that are columns, and the first few others for the row's own summary."""
     names = sorted(shown, key=_interest)[:4]
     found = {name: shown[name] for name in names}
@@ -291,8 +290,8 @@ def _chosen(
 
 
 def _config(
-    c: sqlite3.Connection, pk: int, parameters: dict[str, Any] | None, wanted: list[str]
-) -> dict[str, Any]:
+    c: sqlite3.Connection, pk: int, parameters: JsonObject | None, wanted: list[str]
+) -> JsonObject:
     if not wanted:
         return {}
     row = c.execute("SELECT config FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
@@ -302,9 +301,9 @@ def _config(
     return {key: known[key] for key in wanted if key in known}
 
 
-def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(config: JsonObject, prefix: str = "") -> JsonObject:
     """Nested settings as one level, with dots."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for key, value in config.items():
         if isinstance(value, dict) and value:
             found |= flatten(value, f"{prefix}{key}.")

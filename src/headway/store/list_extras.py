@@ -6,10 +6,10 @@ For many jobs at once, from what is stored already: no engine is asked. Called b
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from headway.model.engine_words import queue_word
 from headway.model.job import State
+from headway.model.json_types import JsonObject
 from headway.model.limits import NODES_LISTED_MAX
 from headway.store.jsonform import iso
 
@@ -32,12 +32,12 @@ def ahead(c: sqlite3.Connection) -> dict[int, int]:
 
 def waits_for(
     last: sqlite3.Row | None, needed: Iterable[tuple[str, State | None]], before: int | None
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     """`{attempt next_at after ahead word}`: the time of its next try, by its last attempt's
     `number` and `retry`; jobs that have not succeeded yet; the word of an engine that has a queue
     of its own; or how many are ahead in ours.
     """
-    told: dict[str, Any] = {"attempt": 1, "next_at": None, "after": [], "ahead": None, "word": None}
+    told: JsonObject = {"attempt": 1, "next_at": None, "after": [], "ahead": None, "word": None}
     if last is not None and last["retry"]:
         due_ns = json.loads(last["retry"]).get("not_before_ns")
         return told | {"attempt": last["number"] + 1, "next_at": iso(due_ns)}
@@ -78,7 +78,7 @@ def _about(c: sqlite3.Connection, select: str, keys: list[int], rest: str) -> It
 
 def beside(
     state: State | str, pk: int, places: Mapping[int, list[str]], spoken: Mapping[int, str | None]
-) -> dict[str, Any]:
+) -> JsonObject:
     """The fields of a row that are there only where something is known."""
-    found: dict[str, Any] = {"nodes": places[pk]} if places.get(pk) else {}
+    found: JsonObject = {"nodes": places[pk]} if places.get(pk) else {}
     return found | ({"heard_at": spoken[pk]} if state == "unknown" and spoken.get(pk) else {})

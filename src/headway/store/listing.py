@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from headway.model.job import State
+from headway.model.json_types import JsonObject
 from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
 from headway.store import arrays, effective_config, health_rows, list_extras, live_read, query
 from headway.store.catalog import (
@@ -41,7 +42,7 @@ class _Asked(msgspec.Struct):
     gpus: int = 0
     guest_of: str | None = None
     host: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: JsonObject = {}
     after: list[str] = []
     smoke: bool = False
 
@@ -52,10 +53,10 @@ _EXPLAINED = ("failed", "stopped", "held", "unknown")
 _SOME = 1000
 # pk -> (the row that it was made of, what is shown of it), of jobs that have ended: most of a long
 # list
-_ended: dict[int, tuple[_Row, dict[str, Any]]] = {}
+_ended: dict[int, tuple[_Row, JsonObject]] = {}
 
 
-def rows(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
+def rows(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[JsonObject]:
     """Jobs, newest first."""
     chosen = _chosen(c, filters)
     # taken before any is made: what is kept may be emptied by that, and by another thread's list
@@ -88,7 +89,7 @@ def _chosen(c: sqlite3.Connection, filters: JobFilter) -> list[_Row]:
         return [row[:-2] for row in islice(rows, most)]
 
 
-def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
+def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[JsonObject]:
     """As `rows`, but each array as one row (`is_array`)."""
     found = arrays.folded(c, filters, filters.limit) + rows(
         c, replace(filters, single=True), now_ns
@@ -96,13 +97,13 @@ def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[
     return sorted(found, key=lambda row: str(row["submitted_at"]), reverse=True)[: filters.limit]
 
 
-def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
+def _made(row: _Row, asked: _Asked, now_ns: int) -> JsonObject:
     """What the row itself says. Kept for the next list once the job has ended."""
     (pk, id_, name, state, since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal, experiment, cluster, _,
      index, cause, tags, star, bug, description) = row  # fmt: skip
     if state not in _STATES:
         raise ValueError(f"{state!r} is no state")  # `store/row_repair.py` mends it
-    found: dict[str, Any] = {"id": id_, "name": name, "state": state, "cluster": cluster}
+    found: JsonObject = {"id": id_, "name": name, "state": state, "cluster": cluster}
     found["submitted_at"] = iso(submitted_ns)
     if experiment is not None:
         found["experiment"] = experiment
@@ -147,8 +148,8 @@ def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
 
 
 def _with_more(
-    c: sqlite3.Connection, known: list[tuple[_Row, dict[str, Any]]], asked: dict[int, _Asked]
-) -> list[dict[str, Any]]:
+    c: sqlite3.Connection, known: list[tuple[_Row, JsonObject]], asked: dict[int, _Asked]
+) -> list[JsonObject]:
     """What other tables say of them, with few queries for all."""
     # not DISTINCT over the series: a sweep has thousands of them for each job
     has_series = "SELECT pk FROM jobs j WHERE EXISTS (SELECT 1 FROM series s WHERE s.job = j.pk)"
@@ -164,7 +165,7 @@ def _with_more(
     found = []
     for row, one in known:
         pk = row[0]
-        more: dict[str, Any] = (
+        more: JsonObject = (
             {"metrics": query.latest_metrics(c, pk, query.ROW_METRICS_MAX)} if pk in logged else {}
         )
         if pk in health:
@@ -217,8 +218,8 @@ def _last_attempts(c: sqlite3.Connection, keys: list[int]) -> dict[int, sqlite3.
 
 
 def extend(
-    c: sqlite3.Connection, found: list[dict[str, Any]], *, config: bool, usage: bool
-) -> list[dict[str, Any]]:
+    c: sqlite3.Connection, found: list[JsonObject], *, config: bool, usage: bool
+) -> list[JsonObject]:
     """Rows with more, on request: `config`, one flat table of what was set, and `command`; `usage`,
     the last sample. Rows of arrays stay as they are.
     """

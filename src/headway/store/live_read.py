@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     CHECKPOINTS_MAX,
     TRACKERS_SHOWN_MAX,
@@ -22,7 +23,7 @@ from headway.store.jsonform import iso
 LEVELS = (0, 1, 2)
 _KEYS_AT_ONCE = 1_000
 _TASKS = "SELECT t.pk FROM tasks t JOIN attempts a ON a.pk = t.attempt WHERE a.job = :job"
-Object = dict[str, Any]
+Object = JsonObject
 
 
 def _of_last_attempts(c: sqlite3.Connection, table: str, jobs: list[int]) -> Iterator[sqlite3.Row]:

@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     CHECKPOINTS_MAX,
     RECORD_BYTES_MAX,
@@ -26,7 +27,7 @@ from headway.model.limits import (
 from headway.store.connection import count_written
 from headway.store.jsonform import finite, whole
 
-Fact = dict[str, Any]
+Fact = JsonObject
 STATES = ("running", "completed", "failed", "closed")
 THIN_ROWS = 2_000  # of usage in one step
 _WORD_CHARS, _WORDS = 200, 8
@@ -101,7 +102,7 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     return True
 
 
-def _set_aside(c: sqlite3.Connection, key: dict[str, Any], words: str) -> None:
+def _set_aside(c: sqlite3.Connection, key: JsonObject, words: str) -> None:
     """A tracker that has ended stays, under a number below zero, when another takes its place; the
     last few of a process, and of the same words only one: a loop in a loop is one bar.
     """

@@ -3,15 +3,15 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import RECORDS_MAX
 from headway.store import grep
 from headway.store.jsonform import iso
 
 # a record's text is shorter than 2**20 bytes: its number and a place in it are one number
 _TEXT_BITS = 20
-Object = dict[str, Any]
+Object = JsonObject
 
 
 def read(

@@ -7,10 +7,10 @@ Plain functions on a connection. `catalog.set_job_state` notes each change in it
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import NOTICES_KEPT_MAX, NOTICES_WAITING_MAX
 from headway.store.jsonform import iso
 
@@ -39,7 +39,7 @@ class Notice:
     key: str
     job: int
     kind: str
-    facts: dict[str, Any]
+    facts: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Due:
 
     pk: int
     channel: str
-    facts: dict[str, Any]
+    facts: JsonObject
     tries: int
 
 
@@ -155,7 +155,7 @@ def mark(
     )
 
 
-def last(c: sqlite3.Connection, limit: int) -> list[dict[str, Any]]:
+def last(c: sqlite3.Connection, limit: int) -> list[JsonObject]:
     """The newest notices, for people: `[{time kind id channel state tries result}]`."""
     rows = c.execute(
         """SELECT n.*, j.id AS job_id FROM notices n JOIN jobs j ON j.pk = n.job ORDER BY n.pk DESC LIMIT :n""",
@@ -164,7 +164,7 @@ def last(c: sqlite3.Connection, limit: int) -> list[dict[str, Any]]:
     return [_shown(row) for row in rows]
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(row: JsonMapping) -> JsonObject:
     if row["sent_ns"] is not None:
         state = "sent"
     else:

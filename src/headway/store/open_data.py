@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, RefusedError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import EXPORT_POINTS_MAX, EXPORT_TIMEOUT_S, SQL_CHARS_MAX, SQL_TIMEOUT_S
 
 TABLES = ("jobs", "attempts", "config", "metrics", "usage", "events", "logs", "findings")
@@ -28,7 +28,7 @@ def check_installed() -> None:
         )
 
 
-def query(paths: Paths, text: str, jobs: list[int]) -> dict[str, Any]:
+def query(paths: Paths, text: str, jobs: list[int]) -> JsonObject:
     """`{columns rows cut}`."""
     if len(text) > SQL_CHARS_MAX:
         raise UsageError(f"a query may have {SQL_CHARS_MAX:,} characters, not {len(text):,}")
@@ -51,7 +51,7 @@ def export(paths: Paths, table: str, jobs: list[int]) -> bytes:
         return path.read_bytes()
 
 
-def _ask(paths: Paths, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+def _ask(paths: Paths, request: JsonObject, timeout_s: float) -> JsonObject:
     check_installed()
     full = {**request, "home": str(paths.home), "database": str(paths.db), "timeout_s": timeout_s}
     env = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
@@ -76,7 +76,7 @@ def _ask(paths: Paths, request: dict[str, Any], timeout_s: float) -> dict[str, A
         raise RefusedError(
             f"the query ended without an answer: {last}", "it may have needed too much memory"
         )
-    answer: dict[str, Any] = json.loads(out)
+    answer: JsonObject = json.loads(out)
     error = answer.get("error")
     if error is not None:
         raise _ERRORS.get(error["code"], HeadwayError)(error["message"], error["hint"])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.errors import HeadwayError, RefusedError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import SQL_CELL_CHARS_MAX, SQL_MEMORY_BYTES_MAX, SQL_ROWS_MAX
 
 _SETTINGS = (
@@ -41,7 +42,7 @@ def main() -> int:
     return 0
 
 
-def _query(request: dict[str, Any]) -> dict[str, Any]:
+def _query(request: JsonObject) -> JsonObject:
     import duckdb
 
     text = request["query"]
@@ -91,7 +92,7 @@ def _reader(found: Any) -> Any:
     return make(10_000)
 
 
-def _load(database: Any, request: dict[str, Any], named: set[str] | None) -> None:
+def _load(database: Any, request: JsonObject, named: set[str] | None) -> None:
     import pyarrow as pa
 
     from headway.home.paths import Paths
@@ -116,7 +117,7 @@ def _load(database: Any, request: dict[str, Any], named: set[str] | None) -> Non
         c.close()
 
 
-def _export(request: dict[str, Any]) -> dict[str, Any]:
+def _export(request: JsonObject) -> JsonObject:
     import pyarrow.parquet as parquet
 
     from headway.home.paths import Paths
@@ -127,7 +128,7 @@ def _export(request: dict[str, Any]) -> dict[str, Any]:
     paths = Paths(Path(request["home"]))
     schema = open_tables.SCHEMAS[name]
     # numbers that rise are small as differences; floats are small with their bytes apart
-    how: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+    how: JsonObject = {"compression": "zstd", "compression_level": 1}
     if name == "metrics":
         how |= {
             "use_dictionary": ["job", "name"],

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError
+from headway.model.json_types import JsonObject
 from headway.model.limits import SQL_LOG_BYTES_MAX, SQL_POINTS_MAX, SQL_USAGE_ROWS_MAX
 from headway.store import catalog, effective_config, log_lines
 from headway.store.redone_steps import RedoneSteps
@@ -189,7 +190,7 @@ def _usage(c: sqlite3.Connection, paths: Paths, jobs: Sequence[int]) -> Rows:
             yield (*head, rank, key, value)
 
 
-def _numbers(fact: dict[str, Any]) -> Iterator[tuple[int | None, str, float]]:
+def _numbers(fact: JsonObject) -> Iterator[tuple[int | None, str, float]]:
     for key, value in fact.items():
         if isinstance(value, list):
             for one in value:
@@ -206,7 +207,7 @@ def _numbers(fact: dict[str, Any]) -> Iterator[tuple[int | None, str, float]]:
             yield None, key, float(value)
 
 
-def _leaves(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+def _leaves(values: JsonObject, prefix: str) -> Iterator[tuple[str, float]]:
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{key}.")

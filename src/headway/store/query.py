@@ -10,13 +10,13 @@ import sqlite3
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, Process, State, Task, count_retries
+from headway.model.json_types import JsonObject
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
 from headway.store import arrays, catalog, health_rows, list_extras, live_read, redone_steps, series
@@ -37,14 +37,14 @@ def log_path(logs: str, uuid: str, attempt: int, task: str, stream: str) -> str:
 
 def job_object(
     c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int, metrics_max: int | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Everything that `hw q ID --json` shows; of its metrics the first `metrics_max`."""
     job = catalog.load_job(c, pk)
     engine = c.execute("SELECT engine FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()["engine"]
     last = job.attempts[-1] if job.attempts else None
     head = _head(job, engine, last.engine_id if last else None, now_ns)
     # nobody tells before the first attempt
-    told: dict[str, Any] = {"progress": [], "usage": None, "metrics": {}}
+    told: JsonObject = {"progress": [], "usage": None, "metrics": {}}
     if last:
         told = _told(c, pk, metrics_max)
     sent = streams(c, pk, paths) if last else []
@@ -73,7 +73,7 @@ def job_object(
     }
 
 
-def _told(c: sqlite3.Connection, pk: int, metrics_max: int | None) -> dict[str, Any]:
+def _told(c: sqlite3.Connection, pk: int, metrics_max: int | None) -> JsonObject:
     return {
         "progress": live_read.progress(c, [pk]).get(pk, []),
         "usage": live_read.usage_last(c, [pk]).get(pk),
@@ -81,7 +81,7 @@ def _told(c: sqlite3.Connection, pk: int, metrics_max: int | None) -> dict[str, 
     }
 
 
-def _retries(job: Job) -> dict[str, Any]:
+def _retries(job: Job) -> JsonObject:
     """How often it was tried again; `next_at` and `text` while it waits for the next try."""
     total, counted = count_retries(job.attempts)
     coming = job.attempts[-1].retry or {} if job.between_tries else {}
@@ -91,7 +91,7 @@ def _retries(job: Job) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _hold(job: Job, now_ns: int) -> dict[str, Any] | None:
+def _hold(job: Job, now_ns: int) -> JsonObject | None:
     """What a held job keeps, and until when."""
     facts = (
         [t.held for t in job.attempts[-1].tasks if t.held and t.result is None]
@@ -111,7 +111,7 @@ def _hold(job: Job, now_ns: int) -> dict[str, Any] | None:
     }
 
 
-def _attempts(job: Job, logs: Logs) -> list[dict[str, Any]]:
+def _attempts(job: Job, logs: Logs) -> list[JsonObject]:
     return [_attempt(attempt, logs) for attempt in job.attempts]
 
 
@@ -127,7 +127,7 @@ def _outputs(job: Job, paths: Paths) -> str | None:
         return None
 
 
-def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str, Any]:
+def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> JsonObject:
     spec = job.spec
     return {
         "id": job.id, "uuid": job.uuid, "name": job.name or spec.name, "experiment": spec.experiment,
@@ -154,7 +154,7 @@ def _elapsed_s(job: Job, now_ns: int) -> float | None:
     return max(0, end - job.started_ns) / 1e9
 
 
-def _attempt(attempt: Attempt, logs: Logs) -> dict[str, Any]:
+def _attempt(attempt: Attempt, logs: Logs) -> JsonObject:
     return {
         "number": attempt.number, "state": str(attempt.state), "cause": attempt.cause, "exit_code": attempt.exit_code,
         "signal": attempt.signal, "engine_id": attempt.engine_id, "engine_word": attempt.engine_word,
@@ -164,7 +164,7 @@ def _attempt(attempt: Attempt, logs: Logs) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _retry(attempt: Attempt) -> dict[str, Any] | None:
+def _retry(attempt: Attempt) -> JsonObject | None:
     """What followed its failure."""
     if attempt.retry is None:
         return None
@@ -172,14 +172,14 @@ def _retry(attempt: Attempt) -> dict[str, Any] | None:
     return {**kept, "not_before": iso(attempt.retry.get("not_before_ns"))}
 
 
-def _task(number: int, task: Task, logs: Logs) -> dict[str, Any]:
+def _task(number: int, task: Task, logs: Logs) -> JsonObject:
     return {
         "name": task.name, "node": task.node, "state": task.state, "heard_at": iso(task.heard_ns),
         "processes": [_process(number, task.name, process, logs) for process in task.processes],
     }  # fmt: skip
 
 
-def _process(number: int, task: str, process: Process, logs: Logs) -> dict[str, Any]:
+def _process(number: int, task: str, process: Process, logs: Logs) -> JsonObject:
     """`logs` are null for a process whose output is not ours, such as a script that was started
     without us.
     """
@@ -193,14 +193,14 @@ def _process(number: int, task: str, process: Process, logs: Logs) -> dict[str, 
 
 def job_rows(
     c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: int
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """`hw ls --json`: the same objects without the heavy parts, newest first."""
     return rows_of(c, catalog.list_jobs(c, filters), now_ns)
 
 
-def rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[str, Any]]:
+def rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[JsonObject]:
     """With a few queries per thousand jobs, however many there are."""
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     before = list_extras.ahead(c) if any(job.state is State.WAITING for job in jobs) else {}
     for start in range(0, len(jobs), 1000):
         some = jobs[start : start + 1000]
@@ -235,9 +235,7 @@ def _about(c: sqlite3.Connection, select: str, column: str, keys: list[int]) -> 
     return c.execute(f"{select} WHERE {column} IN ({', '.join('?' * len(keys))})", keys).fetchall()
 
 
-def folded_rows(
-    c: sqlite3.Connection, filters: catalog.JobFilter, now_ns: int
-) -> list[dict[str, Any]]:
+def folded_rows(c: sqlite3.Connection, filters: catalog.JobFilter, now_ns: int) -> list[JsonObject]:
     """As `job_rows`, but each array as one row (`is_array`), newest first."""
     found = arrays.folded(c, filters, filters.limit)
     found += job_rows(c, replace(filters, single=True), now_ns)
@@ -246,8 +244,8 @@ def folded_rows(
 
 def _row(
     job: Job, engine: str, attempt: sqlite3.Row | None, metrics: dict[str, float | str],
-    trackers: list[dict[str, Any]], now_ns: int,
-) -> dict[str, Any]:  # fmt: skip
+    trackers: list[JsonObject], now_ns: int,
+) -> JsonObject:  # fmt: skip
     return {
         **_head(job, engine, attempt["engine_id"] if attempt else None, now_ns),
         "cause": job.cause
@@ -262,12 +260,12 @@ def _row(
 
 def _waiting(
     c: sqlite3.Connection, job: Job, last: sqlite3.Row | None, before: Mapping[int, int]
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     known = catalog.states_of(c, job.spec.after).values() if job.spec.after else ()
     return list_extras.waits_for(last, known, before.get(job.pk))
 
 
-def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[str, Any]]:
+def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[JsonObject]:
     """What `hw watch` shows of all jobs that have not ended: those that run first, then those that
     wait.
     """
@@ -337,11 +335,11 @@ def metrics_object(
     points: int | None = None,
     *,
     joined: bool = False,
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[JsonObject]]:
     """`{name: [{rank attempt step time value}]}`, one entry per rank and attempt, or per rank with
     its attempts `joined`; without `points` every point.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[JsonObject]] = {}
     for one in read_metrics(c, pk, names, rank, points, joined=joined):
         found.setdefault(one.name, []).append(_series_object(one))
     return found
@@ -371,7 +369,7 @@ def read_metrics(
     return [one for name in wanted for one in series.read_series(c, pk, name, rank, points)]
 
 
-def _series_object(one: series.Series) -> dict[str, Any]:
+def _series_object(one: series.Series) -> JsonObject:
     values: list[float | str] = one.points.values.tolist()
     for place in np.flatnonzero(~np.isfinite(one.points.values)).tolist():
         values[place] = number(float(values[place]))
@@ -413,17 +411,13 @@ def metrics_columns(jobs: list[tuple[str, list[series.Series]]]) -> bytes:
 # -- parts of a job
 
 
-def provenance(c: sqlite3.Connection, pk: int) -> dict[str, Any] | None:
+def provenance(c: sqlite3.Connection, pk: int) -> JsonObject | None:
     row = c.execute("SELECT provenance FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
-    found: dict[str, Any] | None = (
-        json.loads(row["provenance"]) if row and row["provenance"] else None
-    )
+    found: JsonObject | None = json.loads(row["provenance"]) if row and row["provenance"] else None
     return found
 
 
-def events(
-    c: sqlite3.Connection, pk: int, after: int = 0, limit: int = 10_000
-) -> list[dict[str, Any]]:
+def events(c: sqlite3.Connection, pk: int, after: int = 0, limit: int = 10_000) -> list[JsonObject]:
     """What happened to a job, in order. `seq` of the last one is `after` of the next call."""
     rows = c.execute(
         "SELECT * FROM events WHERE job = :pk AND pk > :after ORDER BY pk LIMIT :limit",
@@ -438,7 +432,7 @@ def events(
     ]  # fmt: skip
 
 
-def streams(c: sqlite3.Connection, pk: int, paths: Paths) -> list[dict[str, Any]]:
+def streams(c: sqlite3.Connection, pk: int, paths: Paths) -> list[JsonObject]:
     rows = c.execute(
         """SELECT s.name, s.kind, s.rank, s.position, t.name AS task, a.number AS attempt, j.uuid FROM streams s
            JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt JOIN jobs j ON j.pk = a.job
@@ -448,7 +442,7 @@ def streams(c: sqlite3.Connection, pk: int, paths: Paths) -> list[dict[str, Any]
     return [_stream(row, str(paths.logs.absolute())) for row in rows]
 
 
-def _stream(row: sqlite3.Row, logs: str) -> dict[str, Any]:
+def _stream(row: sqlite3.Row, logs: str) -> JsonObject:
     path = log_path(logs, row["uuid"], row["attempt"], row["task"], row["name"])
     return {
         "task": row["task"], "attempt": row["attempt"], "name": row["name"], "kind": row["kind"], "rank": row["rank"],
@@ -456,7 +450,7 @@ def _stream(row: sqlite3.Row, logs: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gaps(c: sqlite3.Connection, pk: int) -> list[dict[str, Any]]:
+def gaps(c: sqlite3.Connection, pk: int) -> list[JsonObject]:
     """Everything that is missing, with its reason (P5)."""
     rows: Iterable[sqlite3.Row] = c.execute(
         """SELECT g.*, s.name AS stream_name, t.name AS task, a.number AS attempt FROM gaps g

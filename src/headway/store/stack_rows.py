@@ -5,14 +5,14 @@ runs. Each task keeps its last few.
 import json
 import sqlite3
 import zlib
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import STACKS_KEPT_MAX
 from headway.store.connection import count_written
 from headway.store.jsonform import whole
 from headway.store.live_write import Origin
 
-Fact = dict[str, Any]
+Fact = JsonObject
 
 
 def put_stacks(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     MEDIA_BYTES_MAX,
     MEDIA_JOB_BYTES_MAX,
@@ -24,7 +25,7 @@ from headway.model.metric_direction import Direction
 from headway.store.jsonform import iso, whole
 from headway.store.live_write import Origin
 
-Fact = dict[str, Any]
+Fact = JsonObject
 KINDS = ("image", "audio", "video", "histogram", "table", "text", "html", "figure", "file")
 GOALS = ("min", "max")
 _WORD_CHARS = 200

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headway.model.errors import DamagedError
+from headway.model.json_types import JsonObject
 from headway.model.record import FACT, GAP, RAW, RECORDS
 from headway.wire import batch, frame
 from headway.wire.batch import Part, TaskKey
@@ -29,7 +30,7 @@ class Stored:
     kind: str = ""
     position: int = 0
     data: bytearray = field(default_factory=bytearray)  # gaps are zeros here
-    gaps: list[dict[str, Any]] = field(default_factory=list)
+    gaps: list[JsonObject] = field(default_factory=list)
     received: int = 0  # bytes of all parts, also those that were known already
 
 
@@ -45,8 +46,8 @@ class FakeServer:
         self.batches: list[list[tuple[str, str, int, int]]] = []
         self.tasks: set[TaskKey] = set()
         self.tokens: list[str] = []
-        self.polls: list[dict[str, Any]] = []
-        self.commands: list[dict[str, Any]] = []
+        self.polls: list[JsonObject] = []
+        self.commands: list[JsonObject] = []
         self.refuse: dict[str, str] = {}
         self.status: Callable[[], int] = lambda: 200  # asked before each batch is applied
         self.lose_replies = 0  # so many commits whose answer never leaves
@@ -135,14 +136,14 @@ class FakeServer:
 
     # -- routes
 
-    def _answer(self, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    def _answer(self, path: str, body: bytes) -> tuple[int, JsonObject]:
         if path == "/agent/ingest":
             return self._ingest(body)
         if path == "/agent/poll":
             return 200, self._poll(json.loads(body))
         return 404, {"error": {"message": "no such route"}}
 
-    def _ingest(self, body: bytes) -> tuple[int, dict[str, Any]]:
+    def _ingest(self, body: bytes) -> tuple[int, JsonObject]:
         status = self.status()
         if status != 200:
             return status, {"error": {"message": f"asked to answer {status}"}}
@@ -181,7 +182,7 @@ class FakeServer:
         stored.position += length - cut
         return stored.position
 
-    def _poll(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _poll(self, asked: JsonObject) -> JsonObject:
         with self._news:
             self.polls.append(asked)
             done = set(asked["done"])
@@ -209,20 +210,20 @@ class FakeServer:
         with self.lock:
             return self.streams[stream].position if stream in self.streams else 0
 
-    def facts(self, kind: str | None = None) -> list[dict[str, Any]]:
+    def facts(self, kind: str | None = None) -> list[JsonObject]:
         """Facts of all streams, in order within each; `kind` selects a type."""
-        found: list[dict[str, Any]] = []
+        found: list[JsonObject] = []
         with self.lock:
             for name in sorted(self.streams):
                 if self.streams[name].kind == RECORDS:
                     found += _facts(bytes(self.streams[name].data))
         return [fact for fact in found if kind in (None, fact.get("type"))]
 
-    def ended(self) -> dict[str, Any] | None:
+    def ended(self) -> JsonObject | None:
         return next(iter(self.facts("task_ended")), None)
 
 
-def _facts(data: bytes) -> list[dict[str, Any]]:
+def _facts(data: bytes) -> list[JsonObject]:
     scan = frame.scan(data, final=True)
     return [
         frame.decode_json(p)

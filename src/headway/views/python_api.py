@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headway.model.errors import NotFoundError, UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.views.api.source import Source, job_route
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Job:
     when this object was made, or `refresh` was called last.
     """
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: JsonObject) -> None:
         self._data = data
 
     def __repr__(self) -> str:
@@ -71,14 +72,14 @@ class Job:
         return str(self.refresh()._data["state"])
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonObject:
         """What the program has said with `hw.init(config=…)` or `hw.config`."""
         if "config" not in self._data:
             self.refresh()
         return dict(self._data.get("config") or {})
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """Of a job file or a sweep."""
         return dict(self._data.get("parameters") or {})
 
@@ -87,13 +88,13 @@ class Job:
         return list(self._data.get("tags") or [])
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """The last value of each metric."""
         found = self._data.get("metrics") or {}
         return {name: _number(value) for name, value in found.items()}
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonObject:
         """The whole job object, as `hw q ID --json` prints it."""
         if "attempts" not in self._data:
             self.refresh()
@@ -113,7 +114,7 @@ class Job:
         query = [("name", [name]), ("rank", rank), ("points", points), ("joined", "true")]
         with _source() as source:
             answer = source.get(job_route(self.id, "metrics"), query)
-        by_name: dict[str, Any] = next(iter(answer.values()), {})
+        by_name: JsonObject = next(iter(answer.values()), {})
         found = by_name.get(name) or []
         if not found:
             known = ", ".join(sorted(self._data.get("metrics") or {})[:10])
@@ -144,14 +145,14 @@ class Job:
                 if not answer.get("more"):
                     return "".join(f"{line}\n" for line in lines)
 
-    def usage(self) -> dict[str, Any]:
+    def usage(self) -> JsonObject:
         """Samples of CPU, memory, disks and GPUs, as `hw usage ID --json` prints them."""
         from headway.views.cli.usage import fetch
 
         with _source() as source:
             return dict(fetch(source, self.id))
 
-    def why(self) -> dict[str, Any]:
+    def why(self) -> JsonObject:
         """Why it waits, or what it ended of: `{verdict, findings, …}`, as `hw why ID --json`."""
         with _source() as source:
             return dict(source.get(job_route(self.id, "why")))
@@ -181,7 +182,7 @@ class Job:
 class Jobs(list[Job]):
     """A list of jobs, newest first, that becomes a table."""
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[JsonObject]:
         """A dictionary for each job: id, name, state, times, then config and last values."""
         return [_row(job) for job in self]
 
@@ -250,7 +251,7 @@ def submit(
     retry: int | None = None,
     hold: str | None = None,
     image: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: JsonMapping | None = None,
     snapshot: bool = False,
     smoke: bool = False,
 ) -> Job:
@@ -294,7 +295,7 @@ def _submit(argv: list[str]) -> Job:
     return Job(found)
 
 
-def _argv(options: Mapping[str, Any]) -> list[str]:
+def _argv(options: JsonMapping) -> list[str]:
     words: list[str] = []
     for option, value in options.items():
         if value is None or value is False:
@@ -322,7 +323,7 @@ def _source() -> "Iterator[Source]":
         source.close()
 
 
-def _series(name: str, found: Mapping[str, Any]) -> Series:
+def _series(name: str, found: JsonMapping) -> Series:
     import numpy as np
 
     times = [str(text).removesuffix("Z") for text in found["time"]]
@@ -340,7 +341,7 @@ def _number(value: Any) -> Any:
     return _SPECIAL.get(value, value) if isinstance(value, str) else value
 
 
-def _row(job: Job) -> dict[str, Any]:
+def _row(job: Job) -> JsonObject:
     kept = ("id", "name", "state", "experiment", "cluster", "submitted_at", "elapsed_s")
     row = {name: job._data.get(name) for name in kept}
     for name, value in {**job.parameters, **(job._data.get("config") or {})}.items():

@@ -25,7 +25,7 @@ from headway.wire import plain_json
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 MAGIC = b"HW"
 HEADER_BYTES = 12
@@ -41,7 +41,7 @@ def encode(kind: int, payload: bytes) -> bytes:
     return MAGIC + _CRC.pack(crc32(body)) + body
 
 
-def encode_json(kind: int, value: "dict[str, Any]") -> bytes:
+def encode_json(kind: int, value: "JsonObject") -> bytes:
     """A FACT or OPEN frame. `value` must already be plain data; NaN is kept as a string by the
     caller.
     """
@@ -61,7 +61,7 @@ def decode_schema(payload: bytes | memoryview) -> tuple[int, tuple[str, ...]]:
     return _SCHEMA_ID.unpack_from(payload)[0], tuple(names)
 
 
-def decode_json(payload: bytes | memoryview) -> "dict[str, Any]":
+def decode_json(payload: bytes | memoryview) -> "JsonObject":
     from json import loads
 
     value = loads(bytes(payload))

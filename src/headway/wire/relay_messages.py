@@ -20,13 +20,14 @@ from headway.model.limits import RELAY_BANNER_BYTES_MAX, RELAY_BODY_BYTES_MAX, R
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
+    from headway.model.json_types import JsonObject
 
 LENGTHS = struct.Struct(">II")
 SEND, READY, NO_PYTHON, SPOILT = "send", "ready", "no-python", "spoilt"
 
 
-def encode(head: "dict[str, Any]", body: bytes = b"") -> bytes:
+def encode(head: "JsonObject", body: bytes = b"") -> bytes:
     text = json.dumps(head, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     if len(text) > RELAY_HEAD_BYTES_MAX or len(body) > RELAY_BODY_BYTES_MAX:
         raise DamagedError(
@@ -35,7 +36,7 @@ def encode(head: "dict[str, Any]", body: bytes = b"") -> bytes:
     return LENGTHS.pack(len(text), len(body)) + text + body
 
 
-def receive(read: "Callable[[int], bytes]") -> "tuple[dict[str, Any], bytes] | None":
+def receive(read: "Callable[[int], bytes]") -> "tuple[JsonObject, bytes] | None":
     """The next message; None at the end. `read(n)` gives 1 to n bytes, none at the end. Raises
     DamagedError.
     """

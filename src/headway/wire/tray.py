@@ -32,7 +32,9 @@ from headway.model.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Protocol
+    from typing import Protocol
+
+    from headway.model.json_types import JsonObject
 
     class Files(Protocol):
         """As `spool.files.Files`."""
@@ -257,7 +259,7 @@ def remove(path: str, files: "Files" = OS) -> None:
 def _put(
     folder: str,
     name: str,
-    head: "dict[str, Any]",
+    head: "JsonObject",
     body: "Sequence[bytes | memoryview]",
     files: "Files",
 ) -> None:
@@ -293,7 +295,7 @@ def _remove(path: str, files: "Files") -> None:
         return  # gone already, or it is seen again by the next sweep
 
 
-def _get(folder: str, name: str, files: "Files") -> "tuple[dict[str, Any], bytes] | None":
+def _get(folder: str, name: str, files: "Files") -> "tuple[JsonObject, bytes] | None":
     """(head, body); None when there is no such file, or when the file server has forgotten it since
     (ESTALE).
     """
@@ -332,7 +334,7 @@ def _read_all(fd: int, files: "Files") -> bytes:
     return b"".join(pieces)
 
 
-def _parse(name: str, data: bytes) -> "tuple[dict[str, Any], bytes]":
+def _parse(name: str, data: bytes) -> "tuple[JsonObject, bytes]":
     """Exactly what was written, or DamagedError; nothing is allocated by a declared length."""
     length = int.from_bytes(data[4:8], "little")
     if data[:4] != MAGIC or not 0 < length <= min(HEAD_BYTES_MAX, len(data) - 8):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 MARK = "tfevents"
 OWN = ".headway"  # the end of the names of files with usage, which an agent writes
 CURSOR = ".tfevents"
@@ -300,7 +302,7 @@ class EventFiles:
 
     # -- what is written down
 
-    def _save(self, writing: "dict[str, Any]") -> None:
+    def _save(self, writing: "JsonObject") -> None:
         ranks = {path: file.rank for path, file in self._known.items()}
         text = json.dumps({"offsets": self._offsets, "ranks": ranks, "writing": writing})
         replace_file(self._files, os.path.join(self._task_dir, CURSOR), text.encode())
@@ -319,7 +321,7 @@ class EventFiles:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
-    def _is_written(self, writing: "dict[str, Any]") -> bool:
+    def _is_written(self, writing: "JsonObject") -> bool:
         try:
             size = os.stat(os.path.join(self._task_dir, str(writing["stream"]))).st_size
         except OSError:

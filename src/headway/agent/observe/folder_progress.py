@@ -12,9 +12,9 @@ from headway.model import folder_names as names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
-    Fact = dict[str, Any]
+    Fact = JsonObject
 
 INTERVAL_S = 0.5  # between two facts of all folders
 

@@ -20,9 +20,10 @@ from headway.model.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
-    State = dict[str, Any]
+    from headway.model.json_types import JsonObject
+
+    State = JsonObject
 
 KEPT = "git.json"  # in the home
 GIT_TIMEOUT_S = 10.0

@@ -31,13 +31,13 @@ from headway.spool.files import OS_FILES, Files
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
     from headway.agent.clock import Clock
     from headway.agent.observe.printed_metrics import PrintedValues
     from headway.agent.ship.tail import Tail
+    from headway.model.json_types import JsonObject
 
-    Fact = dict[str, Any]
+    Fact = JsonObject
 
 CHUNK_BYTES = 256 * KIB
 LINE_BYTES_MAX = 64 * KIB  # of a line that does not end

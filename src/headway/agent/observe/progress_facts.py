@@ -33,12 +33,12 @@ from headway.wire.identity import process_start
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from headway.agent.clock import Clock
     from headway.agent.ship.tail import Tail
+    from headway.model.json_types import JsonObject
 
-    Fact = dict[str, Any]
+    Fact = JsonObject
 
 FILES_MAX = 1024  # processes of one task that have trackers at the same time
 FACTS_PER_S = 200  # of a task with many trackers, all together

@@ -18,8 +18,8 @@ from headway.model.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
+    from headway.model.json_types import JsonObject
     from headway.spool.layout import TaskFile
 
 HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
@@ -37,7 +37,7 @@ class Inquiry:
         task: "TaskFile",
         env: "Mapping[str, str] | None",
         secrets: "Callable[[], list[bytes]]",
-        write: "Callable[[dict[str, Any]], None]",
+        write: "Callable[[JsonObject], None]",
         say: "Callable[[str], None]",
         *,
         over: bool = False,
@@ -51,7 +51,7 @@ class Inquiry:
         return -1 if self._collector is None else self._collector.fileno()
 
     def step(
-        self, now_s: float, acked_s: float | None, hello: "dict[str, Any] | None", *, ended: bool
+        self, now_s: float, acked_s: float | None, hello: "JsonObject | None", *, ended: bool
     ) -> bool:
         """Go on. True: it is over with this step. `acked_s`: when the server took something for the
         first time.
@@ -79,7 +79,7 @@ class Inquiry:
             self._start(about, now_s)
         return self.is_over
 
-    def _awaits_hello(self, waited_s: float, hello: "dict[str, Any] | None", ended: bool) -> bool:
+    def _awaits_hello(self, waited_s: float, hello: "JsonObject | None", ended: bool) -> bool:
         python = os.path.basename((self._task.argv or [""])[0]).startswith("python")
         return python and hello is None and not ended and waited_s < HELLO_WAIT_S
 
@@ -118,7 +118,7 @@ class About(Value):
 
     argv: "Sequence[str]"
     cwd: str
-    hello: "dict[str, Any] | None" = None  # the first process's own words
+    hello: "JsonObject | None" = None  # the first process's own words
     path: str = ""  # PATH of the job
     secrets: tuple[bytes, ...] = ()
     code: str | None = None  # digest of the snapshot that it runs from
@@ -149,7 +149,7 @@ class Collector:
     def fileno(self) -> int:
         return self._fd
 
-    def read(self, now_s: float) -> "tuple[bool, dict[str, Any]]":
+    def read(self, now_s: float) -> "tuple[bool, JsonObject]":
         """(done, fact); in place of a fact, its `error`. A child that takes too long is ended; what
         it had found is then lost.
         """
@@ -177,7 +177,7 @@ class Collector:
             return
 
 
-def at_once(about: "About") -> "dict[str, Any] | None":
+def at_once(about: "About") -> "JsonObject | None":
     """The fact, where nothing has to be run or listed for it: no Python, and no repository or one
     that is known.
     """
@@ -204,13 +204,13 @@ def _child(fd: int, about: "About") -> None:  # never returns
         os._exit(0)
 
 
-def _hand_over(fd: int, found: "dict[str, Any]") -> None:
+def _hand_over(fd: int, found: "JsonObject") -> None:
     data = json.dumps(found).encode()
     while data:
         data = data[os.write(fd, data) :]
 
 
-def collect(about: About) -> "dict[str, Any]":
+def collect(about: About) -> "JsonObject":
     """The `provenance` fact, masked."""
     if about.code is not None:
         return _fact(about, _pinned(about))
@@ -222,7 +222,7 @@ def collect(about: About) -> "dict[str, Any]":
     return fact
 
 
-def _fact(about: About, state: "dict[str, Any] | None") -> "dict[str, Any]":
+def _fact(about: About, state: "JsonObject | None") -> "JsonObject":
     from headway.wire.redact import mask_argv, mask_data
 
     values = [value.decode(errors="surrogateescape") for value in about.secrets]
@@ -255,7 +255,7 @@ def _shorten(words: list[str]) -> list[str]:
     return kept if len(words) <= WORDS_MAX else [*kept, "…"]
 
 
-def _pinned(about: About) -> "dict[str, Any]":
+def _pinned(about: About) -> "JsonObject":
     """The working tree may have changed since the snapshot, so it is not asked: the snapshot has
     what ran.
     """
@@ -272,7 +272,7 @@ def _pinned(about: About) -> "dict[str, Any]":
 # -- python
 
 
-def python_state(about: About) -> "dict[str, Any]":
+def python_state(about: About) -> "JsonObject":
     """Version, executable and packages of the job's Python: as it said itself, else of the
     command's interpreter.
     """

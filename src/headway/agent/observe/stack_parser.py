@@ -11,10 +11,10 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
     Frame = tuple[str, int, str]
-    Thread = dict[str, Any]
+    Thread = JsonObject
 
 THREADS_MAX = 64  # of one process; those that are told first, and always the main one
 FRAMES_MAX = 100  # faulthandler itself writes no more
@@ -59,7 +59,7 @@ def parse_py_spy(text: str, pid: int) -> "list[Thread]":
     return threads[:THREADS_MAX]
 
 
-def _py_spy_thread(row: "dict[str, Any]", pid: int) -> "Thread":
+def _py_spy_thread(row: "JsonObject", pid: int) -> "Thread":
     frames = [
         (str(one["filename"]), int(one.get("line") or 0), str(one["name"]))
         for one in row["frames"][:FRAMES_MAX]

@@ -31,9 +31,10 @@ from headway.model.limits import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
 
-    Fact = dict[str, Any]
+    from headway.model.json_types import JsonObject
+
+    Fact = JsonObject
 
 SILENT = "it was asked and did not answer"
 FILE_NAME = "hw-stacks"  # as the bootstrap calls it

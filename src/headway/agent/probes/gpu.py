@@ -22,9 +22,10 @@ from headway.model.limits import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
-    from typing import Any
 
-    Card = dict[str, Any]
+    from headway.model.json_types import JsonObject
+
+    Card = JsonObject
 
 LIBRARY = "libnvidia-ml.so.1"
 LIBRARY_VARIABLE = "HEADWAY_NVML"  # another library than the system's, for tests and odd places

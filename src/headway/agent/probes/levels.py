@@ -12,8 +12,10 @@ from headway.model.limits import USAGE_LINES_FOLDED_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Any
+
+    from headway.model.json_types import JsonMapping, JsonObject
 
 SPANS_S = (10.0, 60.0)  # of level 1 and 2
 EPSILON_S = 1e-6  # sums of intervals are not exact
@@ -52,7 +54,7 @@ class Rows:
     def __init__(self) -> None:
         self.rows: dict[object, Fold] = {}
 
-    def add(self, row: "Mapping[str, Any]") -> None:
+    def add(self, row: "JsonMapping") -> None:
         key = _who(row)
         fold = self.rows.get(key)
         if fold is None:
@@ -63,7 +65,7 @@ class Rows:
         for key, fold in other.rows.items():
             self.rows.setdefault(key, Fold()).merge(fold)
 
-    def result(self) -> "list[dict[str, Any]]":
+    def result(self) -> "list[JsonObject]":
         """Whole trees always; single processes as far as there is room, those that lived longest
         first.
         """
@@ -87,15 +89,15 @@ class Fold:
 
     def __init__(self) -> None:
         self.count = self._again = 0
-        self._last: Mapping[str, Any] | None = None
+        self._last: JsonMapping | None = None
         self.order: dict[str, None] = {}  # names as they came
         self.bands: dict[str, Band] = {}
         self.folds: dict[str, Fold] = {}
         self.rows: dict[str, Rows] = {}
         self.words: dict[str, set[str]] = {}
-        self.plain: dict[str, Any] = {}
+        self.plain: JsonObject = {}
 
-    def add(self, values: "Mapping[str, Any]") -> None:
+    def add(self, values: "JsonMapping") -> None:
         self.count += 1
         if values is self._last:
             self._again += 1
@@ -168,7 +170,7 @@ class Fold:
         for name, words in other.words.items():
             self.words.setdefault(name, set()).update(words)
 
-    def result(self) -> "dict[str, Any]":
+    def result(self) -> "JsonObject":
         self._settle()
         bands = self.bands
         return {
@@ -183,7 +185,7 @@ class Fold:
         return sorted(self.words[name]) if name in self.words else self.plain.get(name)
 
 
-def _who(row: "Mapping[str, Any]") -> object:
+def _who(row: "JsonMapping") -> object:
     return row["index"] if "index" in row else (row.get("rank"), row.get("pid"))
 
 
@@ -198,9 +200,7 @@ class Levels:
         self._begun_s = [now_s for _ in spans_s]
         self._end_s = [now_s + span_s for span_s in spans_s]
 
-    def add(
-        self, sample: "Mapping[str, Any]", now_s: float
-    ) -> "Iterator[tuple[int, float, dict[str, Any]]]":
+    def add(self, sample: "JsonMapping", now_s: float) -> "Iterator[tuple[int, float, JsonObject]]":
         """(level, span in seconds, folded sample) of every span that ends with this one."""
         self._folds[0].add(sample)
         for place, end_s in enumerate(self._end_s):
@@ -208,13 +208,13 @@ class Levels:
                 return
             yield self._close(place, now_s)
 
-    def flush(self, now_s: float) -> "Iterator[tuple[int, float, dict[str, Any]]]":
+    def flush(self, now_s: float) -> "Iterator[tuple[int, float, JsonObject]]":
         """What is left at the end."""
         for place, fold in enumerate(self._folds):
             if fold.count:
                 yield self._close(place, now_s)
 
-    def _close(self, place: int, now_s: float) -> "tuple[int, float, dict[str, Any]]":
+    def _close(self, place: int, now_s: float) -> "tuple[int, float, JsonObject]":
         fold, begun_s, span_s = self._folds[place], self._begun_s[place], self._spans_s[place]
         self._folds[place], self._begun_s[place] = Fold(), now_s
         passed = max(0.0, now_s + EPSILON_S - self._end_s[place]) // span_s

@@ -15,7 +15,7 @@ from headway.agent.probes.process_stat import TICKS_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk has
 NAMES_MAX = 4096
@@ -41,7 +41,7 @@ class Node:
         self._counted: dict[str, bool] = {}  # network interface or disk -> whether it is counted
         self.cores = min(_cores(), self.group.cores_max or float("inf"))
 
-    def sample(self, now_s: float) -> "dict[str, Any]":
+    def sample(self, now_s: float) -> "JsonObject":
         memory, total = self._memory()
         received, sent = self._network()
         read, written = self._disk()

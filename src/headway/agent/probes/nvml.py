@@ -19,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 _INSUFFICIENT_SIZE = 7
 _UNKNOWN_BYTES = 2**64 - 1
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2
@@ -65,7 +67,7 @@ class Nvml:
         code = self._call("nvmlInit_v2")
         if code != 0:
             raise NvmlError(f"the GPU driver cannot be used: NVML error {code}")
-        self._fixed: dict[int, dict[str, Any]] = {}
+        self._fixed: dict[int, JsonObject] = {}
 
     def _call(self, name: str, *arguments: "Any") -> int:
         try:
@@ -88,13 +90,13 @@ class Nvml:
             return None
         return buffer.value.decode("utf-8", "replace")
 
-    def sample(self) -> "list[dict[str, Any]]":
+    def sample(self) -> "list[JsonObject]":
         count = self._number("nvmlDeviceGetCount_v2")
         if count is None:
             raise NvmlError("the GPU driver does not count its cards")
         return [self._card(index) for index in range(min(count, GPU_CARDS_MAX))]
 
-    def _card(self, index: int) -> "dict[str, Any]":
+    def _card(self, index: int) -> "JsonObject":
         handle = self._get("nvmlDeviceGetHandleByIndex_v2", ctypes.c_void_p, ctypes.c_uint(index))
         if handle is None:  # fallen off the bus
             return {**_NOTHING, "index": index}
@@ -137,7 +139,7 @@ class Nvml:
         )
         return None if errors is None else int(errors.value)
 
-    def _holders(self, handle: "Any") -> "list[dict[str, Any]] | None":
+    def _holders(self, handle: "Any") -> "list[JsonObject] | None":
         found: dict[int, int | None] = {}
         known = False
         for kind in ("Compute", "Graphics"):
@@ -162,7 +164,7 @@ class Nvml:
         return None
 
 
-_NOTHING: "dict[str, Any]" = dict.fromkeys(
+_NOTHING: "JsonObject" = dict.fromkeys(
     "index name uuid load_percent memory_bytes memory_total_bytes power_w temperature_c sm_mhz memory_mhz throttle "
     "ecc_corrected ecc_uncorrected holders".split()
 )
@@ -180,7 +182,7 @@ def main() -> None:
         try:
             if nvml is None:
                 nvml = Nvml(sys.argv[1])
-            answer: dict[str, Any] = {"number": int(line), "gpus": nvml.sample()}
+            answer: JsonObject = {"number": int(line), "gpus": nvml.sample()}
         except NvmlError as error:
             answer = {"error": str(error)}
         os.write(1, json.dumps(answer, separators=(",", ":")).encode() + b"\n")

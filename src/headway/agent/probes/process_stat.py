@@ -15,7 +15,7 @@ from headway.agent.probes.proc_file import Budget, Kept
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 TICKS_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 PAGE_BYTES = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096
@@ -46,7 +46,7 @@ class Member:
         self._fresh, self._raw_name = True, b""
         self._seen, self._moved = b"", True
         self._disk: tuple[int, int] | None = None  # bytes read and written so far
-        self._line: dict[str, Any] | None = None  # as it was told, for as long as that is true
+        self._line: JsonObject | None = None  # as it was told, for as long as that is true
         self._stat = Kept(f"{self.folder}/stat", budget)
         self._statm = Kept(f"{self.folder}/statm", budget)
         self._io = Kept(f"{self.folder}/io", budget)
@@ -160,12 +160,12 @@ class Member:
 
     # -- telling
 
-    def line(self) -> "dict[str, Any]":
+    def line(self) -> "JsonObject":
         if self._line is None:
             self._line = self._tell()
         return self._line
 
-    def _tell(self) -> "dict[str, Any]":
+    def _tell(self) -> "JsonObject":
         return {
             "rank": self.rank, "pid": self.pid, "ppid": self.ppid, "name": self.name, "cpu_percent": self.cpu_percent,
             "rss_bytes": self.rss_bytes, "pss_bytes": self.pss_bytes, "uss_bytes": self.uss_bytes,

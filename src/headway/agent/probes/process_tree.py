@@ -19,9 +19,10 @@ from headway.model.limits import USAGE_LINES_MAX, USAGE_PROCESSES_MAX, USAGE_PSS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
 
-    Line = dict[str, Any]
+    from headway.model.json_types import JsonObject
+
+    Line = JsonObject
 
 SCAN_S = 5.0
 SCAN_ALL_S = 60.0  # then numbers that were seen before are looked at again

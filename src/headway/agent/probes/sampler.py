@@ -17,9 +17,10 @@ from headway.model.limits import USAGE_INTERVAL_S_MIN
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    Fact = dict[str, Any]
+    from headway.model.json_types import JsonObject
+
+    Fact = JsonObject
 
 ASK_AHEAD_S = 0.2  # the GPU driver gets so long to answer before a sample is due
 

@@ -15,13 +15,13 @@ from headway.spool.files import OS_FILES, Files
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     from headway.agent.clock import Clock
     from headway.agent.ship.tail import Tail
+    from headway.model.json_types import JsonObject
     from headway.spool.layout import TaskFile
 
-    Fact = dict[str, Any]
+    Fact = JsonObject
 
 # what the job's environment says about its GPUs
 _OF_THE_JOB = ("CUDA_VISIBLE_DEVICES", LIBRARY_VARIABLE)

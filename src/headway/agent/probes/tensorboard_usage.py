@@ -14,10 +14,11 @@ from headway.wire.tfevents import event, first_event, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
+    from collections.abc import Iterator
 
-    Fact = dict[str, Any]
+    from headway.model.json_types import JsonMapping, JsonObject
+
+    Fact = JsonObject
 
 VARIABLE = "HEADWAY_TENSORBOARD_DIR"
 GROUP = "Diagnostics"
@@ -45,9 +46,7 @@ def scalars(fact: "Fact", node: str) -> "dict[str, float]":
     return found
 
 
-def _of(
-    row: "Mapping[str, Any]", names: tuple[str, ...], place: str
-) -> "Iterator[tuple[str, float]]":
+def _of(row: "JsonMapping", names: tuple[str, ...], place: str) -> "Iterator[tuple[str, float]]":
     for name in names:
         value = row.get(name)
         if isinstance(value, list):

@@ -20,7 +20,7 @@ from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 
 # in C: a sample has hundreds of numbers
@@ -36,7 +36,7 @@ class Words:
         # by identity, of objects that are held here
         self._known: dict[int, tuple[object, str]] = {}
 
-    def of(self, fact: "dict[str, Any]") -> bytes:
+    def of(self, fact: "JsonObject") -> bytes:
         """Raises ValueError for a number that JSON does not have."""
         lines = fact.get("processes")
         if not lines or fact.get("level"):
@@ -61,7 +61,7 @@ class UsageStream:
         """The stream that is written now; others of this process are complete."""
         return None if self._stream is None else self._stream.name
 
-    def write(self, fact: "dict[str, Any]") -> bool:
+    def write(self, fact: "JsonObject") -> bool:
         """Append; `fact` has its `time_ns`. A full disk costs this sample; the next one tries a new
         stream (F6).
         """

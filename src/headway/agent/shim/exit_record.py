@@ -17,7 +17,7 @@ from headway.wire.frame import encode_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 STREAM = "shim"
 _STARTS = ("task_started", "process_started")
@@ -28,7 +28,7 @@ class ExitRecord:
     def __init__(
         self,
         task_dir: str,
-        opening: "dict[str, Any]",
+        opening: "JsonObject",
         processes: int,
         time_ns: int,
         files: Files = OS_FILES,
@@ -57,7 +57,7 @@ class ExitRecord:
         except OSError as error:
             self.trouble = f"no room could be reserved for the exit record: {error.strerror}"
 
-    def append(self, facts: "list[dict[str, Any]]") -> bool:
+    def append(self, facts: "list[JsonObject]") -> bool:
         """Write down and sync. Facts that could not be written are kept and tried again with the
         next ones.
 

@@ -20,7 +20,8 @@ from headway.wire import file_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
+    from headway.model.json_types import JsonObject
 
 LOOK_S = 0.1
 SERVE_S = 5.0  # while the ranks run: does it still live?
@@ -75,7 +76,7 @@ class Carrier:
         self._start(now_s)
         return None
 
-    def _seen(self, told: "dict[str, Any]") -> FoldersSeen | None:
+    def _seen(self, told: "JsonObject") -> FoldersSeen | None:
         state, notes = told.get("state"), told.get("notes")
         wanted = (
             (names.READY, names.FAILED) if self._awaits == "ready" else (names.DONE, names.FAILED)
@@ -133,7 +134,7 @@ class Carrier:
             self._say(f"{name} cannot be written: {error.strerror}")
 
 
-def read_state(task_dir: str) -> "dict[str, Any]":
+def read_state(task_dir: str) -> "JsonObject":
     """What the carrier says; empty when it has said nothing."""
     try:
         with open(os.path.join(task_dir, names.STATE), encoding="utf-8") as file:

@@ -20,7 +20,8 @@ from headway.model.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from headway.model.json_types import JsonMapping, JsonObject
 
 # plain numbers: what a stored decision says does not hang on this system
 SIGKILL, SIGTERM, SIGCONT = 9, 15, 18
@@ -68,7 +69,7 @@ class FoldersSeen(Value):
     """What the carrier says: its folders are there, or sent; or they cannot be."""
 
     ok: bool
-    cause: "Mapping[str, Any] | None" = None
+    cause: "JsonMapping | None" = None
     notes: tuple[str, ...] = ()  # for a person
 
 
@@ -164,7 +165,7 @@ class TellCarrier(Value):
 class Write(Value):
     """Write down a fact, synced before anything else is done. The driver adds the time."""
 
-    fact: "dict[str, Any]"
+    fact: "JsonObject"
 
 
 class SignalRank(Value):
@@ -238,7 +239,7 @@ class ShimMachine:
         self.first: int | None = None  # local rank that failed first by itself
         # "running" | "settling" | "holding" | "sending" | "flushing" | "left"
         self.phase = "running"
-        self.cause: Mapping[str, Any] | None = None  # why folders could not be brought or sent
+        self.cause: JsonMapping | None = None  # why folders could not be brought or sent
         self._at_barrier = plan.barrier
         self._fetching = plan.fetches
         self._brought = False  # the folders are there, and may have to be sent
@@ -548,7 +549,7 @@ class ShimMachine:
             out += self._start_shipper(now_s)
         return out
 
-    def _result(self) -> "dict[str, Any]":
+    def _result(self) -> "JsonObject":
         chosen = None if self.first is None else self.ranks[self.first]
         if chosen is None and self.reason is not None:
             chosen = next((rank for rank in self.ranks if rank.failed()), None)

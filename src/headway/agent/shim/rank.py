@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from headway.model.json_types import JsonMapping
     from headway.spool.layout import TaskFile
 
 NOT_FOUND, CANNOT_RUN = 127, 126
@@ -78,7 +79,7 @@ def environment(
     env: "Mapping[str, str]",
     index: int,
     task_dir: str,
-    peers: "Sequence[Mapping[str, Any]]" = (),
+    peers: "Sequence[JsonMapping]" = (),
 ) -> dict[str, str]:
     """What a rank finds in its environment; `docs/concepts/protocol.md` has the list."""
     path = env.get("PYTHONPATH")
@@ -118,7 +119,7 @@ def start_rank(
     env: "Mapping[str, str]",
     index: int,
     task_dir: str,
-    peers: "Sequence[Mapping[str, Any]]" = (),
+    peers: "Sequence[JsonMapping]" = (),
 ) -> Start:
     """Raises OSError when there can be no more processes, or terminals."""
     if not task.pty:
@@ -147,7 +148,7 @@ def _spawn(
     env: "Mapping[str, str]",
     index: int,
     task_dir: str,
-    peers: "Sequence[Mapping[str, Any]]",
+    peers: "Sequence[JsonMapping]",
     outputs: "Sequence[int]",
 ) -> Start | None:
     """Start it without a copy of our memory, which costs more than a short program itself. None
@@ -201,7 +202,7 @@ def _ignores() -> bool:
     return bool(ignored or signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
-def _lacking(limits: "Mapping[str, Any]") -> "dict[str, tuple[int, int]]":
+def _lacking(limits: "JsonMapping") -> "dict[str, tuple[int, int]]":
     """Those that are not as they are asked for."""
     import resource
 
@@ -225,7 +226,7 @@ def _fork(
     env: "Mapping[str, str]",
     index: int,
     task_dir: str,
-    peers: "Sequence[Mapping[str, Any]]",
+    peers: "Sequence[JsonMapping]",
     outputs: "Sequence[int]",
 ) -> Start:
     near, far = os.pipe()
@@ -248,7 +249,7 @@ def _child(
     index: int,
     task_dir: str,
     pipe: int,
-    peers: "Sequence[Mapping[str, Any]]",
+    peers: "Sequence[JsonMapping]",
     outputs: "Sequence[int]",
 ) -> None:
     """Becomes the program; never returns."""
@@ -375,7 +376,7 @@ def working_folder(task: "TaskFile") -> str:
     return os.path.join(checkout.prepare(task.home, task.code, task.uuid), task.code_cwd)
 
 
-def _limit(limits: "Mapping[str, Any]") -> None:
+def _limit(limits: "JsonMapping") -> None:
     """The submitter's limits, as far as this system allows: a hard limit cannot be raised."""
     import resource
 

@@ -16,8 +16,8 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
+    from headway.model.json_types import JsonMapping, JsonObject
     from headway.spool.layout import TaskFile
 
 # a person's own --env wins over these
@@ -44,9 +44,7 @@ _FOREIGN = (
 )
 
 
-def world_variables(
-    task: "TaskFile", index: int, peers: "Sequence[Mapping[str, Any]]"
-) -> dict[str, str]:
+def world_variables(task: "TaskFile", index: int, peers: "Sequence[JsonMapping]") -> dict[str, str]:
     """Everything but CUDA_VISIBLE_DEVICES. `peers`: every task of the job, in order of rank."""
     ours = {
         "HEADWAY_ROLE": task.role or "worker",
@@ -58,10 +56,10 @@ def world_variables(
 
 
 def _launcher_variables(
-    task: "TaskFile", index: int, peers: "Sequence[Mapping[str, Any]]"
+    task: "TaskFile", index: int, peers: "Sequence[JsonMapping]"
 ) -> dict[str, str]:
     rank, size = task.first_rank + index, task.world_size
-    values: dict[str, Any] = {
+    values: JsonObject = {
         "RANK": rank, "LOCAL_RANK": index, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": task.processes,
         "NODE_RANK": task.node_rank, "GROUP_RANK": task.node_rank,
         "ROLE_RANK": task.role_first_rank + index, "ROLE_WORLD_SIZE": max(task.role_processes, task.processes),
@@ -77,10 +75,10 @@ def _launcher_variables(
     return {name: str(value) for name, value in values.items()}
 
 
-def _places(task: "TaskFile", peers: "Sequence[Mapping[str, Any]]") -> dict[str, str]:
+def _places(task: "TaskFile", peers: "Sequence[JsonMapping]") -> dict[str, str]:
     """Where every task is: `HEADWAY_HOSTS`, `HEADWAY_WORKER_HOSTS`, with ports too."""
     out = {"HEADWAY_TASKS": ",".join(str(peer.get("task")) for peer in peers)}
-    groups: dict[str, list[Mapping[str, Any]]] = {"": list(peers)}
+    groups: dict[str, list[JsonMapping]] = {"": list(peers)}
     for peer in peers:
         groups.setdefault(
             f"{str(peer.get('role') or 'worker').upper().replace('-', '_')}_", []

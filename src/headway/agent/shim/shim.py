@@ -60,10 +60,9 @@ from headway.wire.identity import boot_id, process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from headway.agent.shim.folders import Carrier
     from headway.agent.shim.machine import ShimEvent, ShimInstruction
+    from headway.model.json_types import JsonObject
 
 EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP, EXIT_TAKEN = 0, 1, 3, 4, 5
 SHIM_JSON = "shim.json"
@@ -103,13 +102,13 @@ class Shim:
         self._leftovers: list[process.Status] = []
         self._seqs: dict[int, None] = {}
         self._reaper_s: float | None = None
-        self._started: dict[str, Any] | None = None  # the task_started fact, until it is written
+        self._started: JsonObject | None = None  # the task_started fact, until it is written
         self._left = False
         self._taken = False  # somebody on another machine speaks for this task now
         self._ports = Ports()
         self._carrier: Carrier | None = None  # of a task with folders
         # tasks of the job with their addresses, once they are known
-        self._peers: list[dict[str, Any]] = []
+        self._peers: list[JsonObject] = []
 
     # -- starting
 
@@ -193,7 +192,7 @@ class Shim:
         }
         return None
 
-    def _reserve(self) -> "dict[str, Any]":
+    def _reserve(self) -> "JsonObject":
         """This task's address, with a port for the program and one where rank 0 may listen for the
         others.
         """
@@ -258,7 +257,7 @@ class Shim:
         could notice.
         """
         now_s = time.monotonic()
-        facts: list[dict[str, Any]] = []
+        facts: list[JsonObject] = []
         queue = list(events)
         while queue:
             instructions: list[ShimInstruction] = []
@@ -317,7 +316,7 @@ class Shim:
         found = process.leftovers_below(os.getpid(), ours) if self._adopts else None
         return process.leftovers(os.getpid(), self._groups, ours) if found is None else found
 
-    def _write(self, facts: "list[dict[str, Any]]") -> None:
+    def _write(self, facts: "list[JsonObject]") -> None:
         if not facts:
             return
         self._append(facts)
@@ -326,7 +325,7 @@ class Shim:
         """Before the barrier, and not with the first rank's start: it is what the others wait for."""
         self._append([])
 
-    def _append(self, facts: "list[dict[str, Any]]") -> None:
+    def _append(self, facts: "list[JsonObject]") -> None:
         if self._taken:
             return
         if self._started is not None:
@@ -490,7 +489,7 @@ class Shim:
             self._link = None
         return events
 
-    def _order(self, order: "dict[str, Any]") -> "list[ShimEvent]":
+    def _order(self, order: "JsonObject") -> "list[ShimEvent]":
         """Each order once, also if a shipper that was restarted hands it on again."""
         assert self._link is not None
         seq, signum, grace_s = order.get("seq"), order.get("signal"), order.get("grace_s")

@@ -24,7 +24,7 @@ from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 LINE_BYTES_MAX = 64 * 1024
 
@@ -107,7 +107,7 @@ class Warm:
             self._living.discard(pid)
             self._say({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
-    def _say(self, message: "dict[str, Any]") -> None:
+    def _say(self, message: "JsonObject") -> None:
         try:
             os.write(self._link, json.dumps(message).encode() + b"\n")
         except OSError:

@@ -32,14 +32,14 @@ from headway.wire.identity import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable
 
     from headway.agent.shim.folders import Carrier
     from headway.agent.shim.machine import ShimEvent
+    from headway.model.json_types import JsonMapping, JsonObject
     from headway.spool.layout import TaskFile
 
-    Fact = dict[str, Any]
+    Fact = JsonObject
     WriteFact = Callable[[Fact], None]
 
 ATTACHED_SETTLE_S = 1.0  # another rank of the launch may still be on its way
@@ -153,7 +153,7 @@ def _carrier(task_dir: str, task: "TaskFile", say: "Callable[[str], None]") -> "
     return Carrier(task_dir, task.folders_outside and IS_ZIP, sends=True, say=say)
 
 
-def reason_of(fact: "Mapping[str, Any]") -> str:
+def reason_of(fact: "JsonMapping") -> str:
     """What the ranks are told: `stop_requested` says who asked, and why where that was another
     task.
     """
@@ -188,7 +188,7 @@ class AttachedTask:
         """A process has signed a stream."""
         self._known.setdefault((who.pid, who.start), who)
 
-    def hear(self, facts: "Iterable[Mapping[str, Any]]", rank: int) -> None:
+    def hear(self, facts: "Iterable[JsonMapping]", rank: int) -> None:
         """Facts of one process: how it says that it ends."""
         self._ranks.add(rank)
         for fact in facts:

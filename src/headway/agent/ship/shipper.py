@@ -64,7 +64,6 @@ from headway.wire.batch_head import encode_head
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from headway.agent.link import ShimLink
     from headway.agent.observe.event_files import EventFiles
@@ -73,8 +72,9 @@ if TYPE_CHECKING:
     from headway.agent.probes.task_usage import Usage
     from headway.agent.ship.events import ShipperEvent, ShipperInstruction
     from headway.agent.ship.mask import Mask
+    from headway.model.json_types import JsonObject
 
-    Fact = dict[str, Any]
+    Fact = JsonObject
 
 EXIT_DONE, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP, EXIT_TAKEN = 0, 1, 3, 4, 5
 ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long

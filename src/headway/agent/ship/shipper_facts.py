@@ -16,7 +16,7 @@ from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 TRIES = 3
 
@@ -27,7 +27,7 @@ class Notebook:
         self._stream: StreamWriter | None = None
         self._named = False  # its name is durable
 
-    def write(self, fact: "dict[str, Any]", *, sync: bool = True) -> tuple[str, int]:
+    def write(self, fact: "JsonObject", *, sync: bool = True) -> tuple[str, int]:
         """Append and sync. Returns the stream and where in it the fact starts. Raises OSError when
         nothing helps.
         """

@@ -11,7 +11,7 @@ from headway.wire import frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 READS_MAX = 256  # windows of one call; the rest comes with the next
 
@@ -21,12 +21,12 @@ class FactTail:
 
     def __init__(self, fd: int, files: Files = OS_FILES) -> None:
         self.fd, self.position = fd, 0
-        self.opening: dict[str, Any] | None = None
+        self.opening: JsonObject | None = None
         self._files = files
 
-    def read(self) -> "list[tuple[int, dict[str, Any]]]":
+    def read(self) -> "list[tuple[int, JsonObject]]":
         """(offset, fact) of everything that came since the last call. Raises OSError."""
-        found: list[tuple[int, dict[str, Any]]] = []
+        found: list[tuple[int, JsonObject]] = []
         for _ in range(READS_MAX):
             if self._files.pread(self.fd, len(frame.MAGIC), self.position).strip(b"\0") == b"":
                 break  # the end, or room that is allocated ahead: most looks end here
@@ -41,7 +41,7 @@ class FactTail:
         self,
         data: memoryview,
         damaged: list[tuple[int, int]],
-        found: "list[tuple[int, dict[str, Any]]]",
+        found: "list[tuple[int, JsonObject]]",
     ) -> None:
         begin = 0
         for start, stop in [*damaged, (len(data), len(data))]:
@@ -56,7 +56,7 @@ class FactTail:
             begin = stop
 
 
-def _decode(payload: memoryview) -> "dict[str, Any] | None":
+def _decode(payload: memoryview) -> "JsonObject | None":
     try:
         return frame.decode_json(payload)
     # checked bytes that are no object cost only themselves (P11)

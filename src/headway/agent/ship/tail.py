@@ -26,10 +26,10 @@ from headway.wire.identity import boot_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from headway.agent.clock import Clock
     from headway.agent.ship.stream_state import Gap
+    from headway.model.json_types import JsonObject
 
     Event = Grown | Closed | Refused
 
@@ -76,9 +76,7 @@ class Tailed:
 
     __slots__ = ("closed", "dirty", "fd", "index", "opening", "seen_s", "size", "stream")
 
-    def __init__(
-        self, stream: Stream, fd: int, opening: "dict[str, Any] | None", now_s: float
-    ) -> None:
+    def __init__(self, stream: Stream, fd: int, opening: "JsonObject | None", now_s: float) -> None:
         self.stream, self.fd, self.opening, self.seen_s = stream, fd, opening, now_s
         self.size = 0
         self.closed = False

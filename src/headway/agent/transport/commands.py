@@ -15,14 +15,15 @@ from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
+    from headway.model.json_types import JsonObject
 
 ANSWER_S = 15.0  # beyond the time that the server may wait
 SEQS_MAX = 1024  # remembered; older ones are long forgotten by the server
 
 
 class Commands:
-    def __init__(self, channel: Channel, do: "Callable[[dict[str, Any]], bool]") -> None:
+    def __init__(self, channel: Channel, do: "Callable[[JsonObject], bool]") -> None:
         self.channel, self._do = channel, do
         self.next_s = 0.0
         self._done: list[int] = []  # to be told
@@ -74,7 +75,7 @@ class Commands:
             self._done.append(seq)
 
 
-def _commands(answer: Answer) -> "list[dict[str, Any]] | None":
+def _commands(answer: Answer) -> "list[JsonObject] | None":
     """None when the server could not be asked."""
     if answer.status != 200:
         return None

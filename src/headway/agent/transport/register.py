@@ -15,15 +15,14 @@ from headway.spool.files import OS_FILES, Files, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from headway.model.json_types import JsonObject
     from headway.spool.layout import TaskFile
 
 JOB_JSON = "job.json"
 REGISTER_S = 30.0
 
 
-def load_job(task_dir: str, files: Files = OS_FILES) -> "dict[str, Any] | None":
+def load_job(task_dir: str, files: Files = OS_FILES) -> "JsonObject | None":
     """`{id, token, attempt, task, socket}`; None until the job is registered."""
     try:
         fd = files.open(f"{task_dir}/{JOB_JSON}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -47,7 +46,7 @@ class Registrar:
         self._next_s = 0.0
         self._failures = 0
 
-    def step(self, now_s: float, chance: float) -> "dict[str, Any] | None":
+    def step(self, now_s: float, chance: float) -> "JsonObject | None":
         if self._child is not None:
             pid, status = os.waitpid(self._child, os.WNOHANG)
             if pid == 0:

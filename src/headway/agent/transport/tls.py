@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from headway.model.json_types import JsonObject
     from headway.spool.layout import TaskFile
 
 CONNECTING, HANDSHAKE, READY = "connecting", "handshake", "ready"
@@ -39,7 +40,7 @@ class TlsChannel(Channel):
 
     _socket: "Any"
 
-    def __init__(self, given: "dict[str, Any]", token: str) -> None:
+    def __init__(self, given: "JsonObject", token: str) -> None:
         super().__init__("", token)
         self._pin = str(given.get("pin") or "")
         self.host = str(given.get("host") or HOST)

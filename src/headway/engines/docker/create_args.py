@@ -5,9 +5,8 @@ Called by `engines/docker/engine.py`. Docker and Podman take the same words, but
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from headway.engines.docker import folder_carrier
 from headway.engines.docker.network import HOME_LABEL, Networks
@@ -16,6 +15,7 @@ from headway.engines.docker.strays import TASK_LABEL
 from headway.engines.protocol import Given, Plan, PlannedTask
 from headway.home.paths import Paths, agent_socket_path
 from headway.model.folder_names import variable
+from headway.model.json_types import JsonMapping
 
 # What an agent outside puts into the environment of a rank, beside the task's own: it goes by name.
 _RANK = (
@@ -39,9 +39,7 @@ _OURS = (
 
 
 class Recipe:
-    def __init__(
-        self, engine: str, options: Mapping[str, Any], paths: Paths, networks: Networks
-    ) -> None:
+    def __init__(self, engine: str, options: JsonMapping, paths: Paths, networks: Networks) -> None:
         self._engine, self._options, self._paths, self._networks = engine, options, paths, networks
 
     def create(

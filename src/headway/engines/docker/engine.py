@@ -49,6 +49,7 @@ from headway.home.paths import Paths, agent_socket_path, socket_path
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.folder_names import PRIVATE
 from headway.model.job import Job, JobSpec
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.wire import file_lock, identity
 from headway.wire.batch import TaskKey
 
@@ -75,7 +76,7 @@ class ContainerEngine:
         cluster: str,
         paths: Paths,
         get: Callable[[str], Any],
-        definition: Mapping[str, Any],
+        definition: JsonMapping,
         *,
         argv: Argv | None = None,
     ) -> None:
@@ -99,7 +100,7 @@ class ContainerEngine:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._seen_s: dict[str, float] = {}  # first sight of a task whose agent has not spoken
         # task -> how the engine says that it ended, its agent with it
-        self._deaths: dict[str, dict[str, Any]] = {}
+        self._deaths: dict[str, JsonObject] = {}
         self._agent: Path | None = None
         self._carriers = folder_carrier.Carriers()
         self._carried = paths.home / "folders"
@@ -334,7 +335,7 @@ class ContainerEngine:
 
     def _task_file(
         self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """`task.json`. The cards that a container gets are numbered from 0 in it; `devices` are
         their real numbers. The engine lays the code out before the container is made, so the agent
         has none to lay out.
@@ -548,7 +549,7 @@ class ContainerEngine:
         while len(self._deaths) > DEATHS_MAX:
             del self._deaths[next(iter(self._deaths))]
 
-    def _death(self, name: str) -> dict[str, Any]:
+    def _death(self, name: str) -> JsonObject:
         return {"end": self._deaths[name]} if name in self._deaths else {}
 
     def _before_start(self, name: str, state: Container | None) -> Observation:

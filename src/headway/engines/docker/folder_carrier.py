@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.carrier import folder_paths, mount
 from headway.engines.spool import task_folder as folders
@@ -17,6 +17,7 @@ from headway.home.launch import carrier_argv
 from headway.model import folder_names as names
 from headway.model.errors import RefusedError
 from headway.model.job import Folder
+from headway.model.json_types import JsonObject
 from headway.storage.location import parse
 from headway.wire import file_lock
 
@@ -80,7 +81,7 @@ def needs_carrier(folder: Path) -> bool:
     return not over and not file_lock.is_held(folder / names.LOCK)
 
 
-def links(carried: dict[str, Any], name: str, root: str) -> list[tuple[str, str, str]]:
+def links(carried: JsonObject, name: str, root: str) -> list[tuple[str, str, str]]:
     """What a task's container has to see, since links in its working folder `root` will lead there:
     (path here, path there, way). The paths here are there from now on.
     """
@@ -101,9 +102,7 @@ def links(carried: dict[str, Any], name: str, root: str) -> list[tuple[str, str,
     return found
 
 
-def given(
-    carried: dict[str, Any], root: str, links: Sequence[tuple[str, str, str]]
-) -> dict[str, Any]:
+def given(carried: JsonObject, root: str, links: Sequence[tuple[str, str, str]]) -> JsonObject:
     """`folders.json` of a carrier outside: where the working folder is, and what its container
     sees. The variables of the job are for the container: there may be other programs, and another
     home.

@@ -27,6 +27,7 @@ from headway.home.launch import agent_argv
 from headway.home.paths import Paths, socket_path
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
+from headway.model.json_types import JsonObject
 from headway.wire import file_lock, identity
 from headway.wire.batch import TaskKey
 
@@ -148,7 +149,7 @@ class LocalEngine:
 
     def _task_file(
         self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int] | None, output: Path
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         return task_file(
             plan, task, given, home=str(self.paths.home), socket=str(socket_path(self.paths.home)),
             output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), address=ADDRESS, gpus=gpus,

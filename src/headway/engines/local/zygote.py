@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from headway.model.json_types import JsonObject
 from headway.wire import identity
 
 ANSWER_S = 2.0  # a fork takes a millisecond; a launcher that takes longer is given up
@@ -53,7 +54,7 @@ class Launcher:
         self.ended = self.ready = False
         self._lock = threading.RLock()
         self._rest = b""
-        self._answers: list[dict[str, Any]] = []
+        self._answers: list[JsonObject] = []
         self._link, far = socket.socketpair()
         with far:
             self._child = subprocess.Popen(
@@ -110,7 +111,7 @@ class Launcher:
             for line in lines:
                 self._take(json.loads(line))
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _take(self, message: JsonObject) -> None:
         if "ready" in message:
             self.ready = True
         elif "ended" in message:

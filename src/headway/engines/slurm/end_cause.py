@@ -5,11 +5,12 @@ Called by the engine.
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headway.engines.protocol import Observation
 from headway.engines.slurm.parse import JobLine, read_tres
 from headway.engines.spool.cluster_folder import MEMORY, TaskView
+from headway.model.json_types import JsonObject
 from headway.model.limits import MIB, TAKEN_KEEP_S
 from headway.settings.quantity import size_text
 
@@ -24,7 +25,7 @@ _CAUSES: Final = {
 }  # fmt: skip
 NODE_LOST: Final = frozenset(word for word, (cause, _) in _CAUSES.items() if cause == "node_lost")
 # Of one that had begun: what its agent says is believed, and this stands beside it.
-FORGOTTEN: Final[dict[str, Any]] = {
+FORGOTTEN: Final[JsonObject] = {
     "cause": "launch_failed", "class": "system", "nodes": [],
     "text": "no longer known to Slurm, whose nodes end what their controller does not know",
 }  # fmt: skip
@@ -78,7 +79,7 @@ class Silence:
             self._known.pop(name, None)
 
 
-def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dict[str, Any]:
+def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> JsonObject:
     """How Slurm says it ended, for an agent that could not say it any more; `nodes` are those that
     it is about.
     """
@@ -91,7 +92,7 @@ def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dic
         f" on {', '.join(nodes) if line.word in NODE_LOST else line.nodes}" if line.nodes else ""
     )
     text = f"Slurm: {word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
-    end: dict[str, Any] = {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}
+    end: JsonObject = {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}
     return {"end": {**end, **_asked(line)} if cause == "host_oom" else end}
 
 
@@ -106,7 +107,7 @@ def was_killed(line: JobLine) -> bool:
     return line.word != "OUT_OF_MEMORY" and (line.signal == 9 or line.exit_code == 128 + 9)
 
 
-def of_memory(end: dict[str, Any], said: str, line: JobLine) -> dict[str, Any]:
+def of_memory(end: JsonObject, said: str, line: JobLine) -> JsonObject:
     """With the cause, where the output of the batch script tells that memory ran out."""
     if not MEMORY.search(said):
         return end
@@ -125,7 +126,7 @@ def of_memory(end: dict[str, Any], said: str, line: JobLine) -> dict[str, Any]:
     }
 
 
-def with_words(end: dict[str, Any], said: str) -> dict[str, Any]:
+def with_words(end: JsonObject, said: str) -> JsonObject:
     """With the last line of the batch script, for an agent that never started."""
     if not said or "end" not in end:
         return end

@@ -49,6 +49,7 @@ from headway.home.launch import agent_argv
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.job import Job
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import SALVAGE_ENDED_S, SALVAGE_SILENT_S
 from headway.wire.batch import TaskKey
 
@@ -71,7 +72,7 @@ class SlurmEngine:
         cluster: str,
         paths: Paths,
         get: Callable[[str], Any],
-        definition: Mapping[str, Any],
+        definition: JsonMapping,
         *,
         argv: Callable[..., list[str]] = agent_argv,
         commands: Commands | None = None,
@@ -98,7 +99,7 @@ class SlurmEngine:
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         # what Slurm has told of those that are over; asked for once
         self._ended: dict[str, JobLine] = {}
-        self._taken: dict[str, dict[str, Any]] = {}  # why Slurm has taken a start back, by its id
+        self._taken: dict[str, JsonObject] = {}  # why Slurm has taken a start back, by its id
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
         self._known_s: dict[str, float] = {}  # Slurm's id -> when Slurm last knew it
         self._lost: set[str] = set()  # keys of jobs that Slurm took and then lost
@@ -118,7 +119,7 @@ class SlurmEngine:
     def tray(self) -> Path | AnyBox | None:
         return self._place.tray
 
-    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+    def readdress(self, tls: JsonMapping | None) -> int:
         return self._place.readdress(tls)
 
     def collect(self, open_jobs: Sequence[str], *, dry_run: bool) -> Freed | None:
@@ -246,7 +247,7 @@ class SlurmEngine:
         """A refusal with what was asked for and what there is."""
         return Wording(partial(explain.ask, self._commands), self._place.uid).of(plan, error, nodes)
 
-    def _asked(self, job: Job) -> dict[str, Any]:
+    def _asked(self, job: Job) -> JsonObject:
         """The cluster's options under the job's own; nodes that have failed it are left out from
         now on.
         """
@@ -278,7 +279,7 @@ class SlurmEngine:
         """What was seen under these numbers is over: a controller that lost a job gives its number
         to the next one.
         """
-        kept: Sequence[dict[str, Any]] = (
+        kept: Sequence[JsonObject] = (
             self._taken,
             self._ended,
             self._asked_s,
@@ -531,9 +532,7 @@ class SlurmEngine:
             detail={**one.detail, **end},
         )
 
-    def _taken_back(
-        self, job_id: str, line: JobLine, views: Mapping[str, TaskView]
-    ) -> dict[str, Any]:
+    def _taken_back(self, job_id: str, line: JobLine, views: Mapping[str, TaskView]) -> JsonObject:
         """Told from its folders, which go when all of them is sent: so it is kept."""
         if job_id not in self._taken and (
             end := requeue.end_of(line, job_id in self._begun, views.values())

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headway.code.depot import Depot
 from headway.engines.protocol import AnyBox, Plan
@@ -24,6 +24,7 @@ from headway.engines.spool import task_folder as folders
 from headway.engines.spool.cluster_folder import Shelf, TaskView
 from headway.home.paths import Paths, socket_path
 from headway.model.errors import RefusedError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.wire import tray
 
 _LOOK_S: Final = 1.0
@@ -38,9 +39,7 @@ class AnyShelf(Protocol):
     def home(self) -> str: ...
     @property
     def spool(self) -> str: ...
-    def make_all(
-        self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]]
-    ) -> None: ...
+    def make_all(self, tasks: Iterable[tuple[str, JsonMapping, Mapping[str, str]]]) -> None: ...
     def tasks(self) -> list[str]: ...
     def look(
         self, keys: Sequence[str], whole: bool, outputs: Mapping[str, str] | None = None
@@ -71,14 +70,14 @@ class Place(Protocol):
         OSError.
         """
 
-    def task_fields(self, plan: Plan) -> dict[str, Any]:
+    def task_fields(self, plan: Plan) -> JsonObject:
         """`home`, `socket`, `output_dir` and what else a task file has otherwise there."""
 
     @property
     def tray(self) -> Path | AnyBox | None:
         """Where requests lie as files."""
 
-    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+    def readdress(self, tls: JsonMapping | None) -> int:
         """Write the server's present address and pin into the task files; how many were changed."""
 
     def attach(self, argv: Sequence[str]) -> list[str]:
@@ -118,7 +117,7 @@ class Here:
         self,
         cluster: str,
         paths: Paths,
-        options: Mapping[str, Any],
+        options: JsonMapping,
         argv: Callable[..., list[str]],
         commands: Commands | None,
     ) -> None:
@@ -154,7 +153,7 @@ class Here:
         finally:
             depot.close()
 
-    def task_fields(self, plan: Plan) -> dict[str, Any]:
+    def task_fields(self, plan: Plan) -> JsonObject:
         now_s = time.monotonic()
         # at both as often as somebody may have changed them, not for each of many jobs
         if now_s >= self._look_again_s:
@@ -170,7 +169,7 @@ class Here:
             "home": self.shelf.home, "socket": self._socket, "output_dir": self._output(plan), "tray": str(self.tray)
         }  # fmt: skip
 
-    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+    def readdress(self, tls: JsonMapping | None) -> int:
         """Agents read their task file again when a way to the server fails."""
         changed = 0
         for path in Path(self.shelf.spool).glob("*-*/task.json"):
@@ -232,7 +231,7 @@ class Here:
 def place_for(
     cluster: str,
     paths: Paths,
-    options: Mapping[str, Any],
+    options: JsonMapping,
     argv: Callable[..., list[str]],
     commands: Commands | None,
 ) -> Place:

@@ -24,6 +24,7 @@ from headway.engines.spool.cluster_folder import TaskView
 from headway.engines.ssh.relay_client import Relay
 from headway.home.paths import Paths
 from headway.model.errors import UnreachableError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import RELAY_PIECE_BYTES
 from headway.wire import tray
 
@@ -75,9 +76,9 @@ class FarShelf:
     def spool(self) -> str:
         return str(self._relay.hello()["spool"])
 
-    def make_all(self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]]) -> None:
+    def make_all(self, tasks: Iterable[tuple[str, JsonMapping, Mapping[str, str]]]) -> None:
         """Some of them at a time: each way there takes its time, and a message has its limit."""
-        some: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        some: list[tuple[str, JsonObject, dict[str, str]]] = []
         size = 0
         for name, task, env in tasks:
             some.append((name, dict(task), dict(env)))
@@ -202,9 +203,7 @@ class FarTray:
 class Far:
     """The place itself."""
 
-    def __init__(
-        self, paths: Paths, options: Mapping[str, Any], relay: Relay | None = None
-    ) -> None:
+    def __init__(self, paths: Paths, options: JsonMapping, relay: Relay | None = None) -> None:
         self._paths, self._python = paths, options.get("python")
         self._relay = relay or _relay_for(
             options["host"], options.get("folder") or FOLDER, _own(paths), self._python
@@ -231,7 +230,7 @@ class Far:
     def attach(self, argv: Sequence[str]) -> list[str]:
         return ["ssh", "-t", "--", self._relay.host, shlex.join(argv)]
 
-    def task_fields(self, plan: Plan) -> dict[str, Any]:
+    def task_fields(self, plan: Plan) -> JsonObject:
         """Below the job's own environment lies that of its node; without a snapshot it runs in the
         person's home there, since the folder here is not there.
         """
@@ -257,7 +256,7 @@ class Far:
     def uid(self) -> int:
         return int(self._relay.hello()["uid"])
 
-    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+    def readdress(self, tls: JsonMapping | None) -> int:
         """Agents there have one way, which stays where it is."""
         return 0
 

@@ -13,10 +13,11 @@ may be hours off (F26). So only spans are compared, from the submission on, each
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from headway.engines.slurm.parse import JobLine
 from headway.engines.spool.cluster_folder import TaskView
+from headway.model.json_types import JsonObject
 
 # both of Slurm's times are whole seconds, and so are a file's on some file systems
 MARGIN_S: Final = 3.0
@@ -26,7 +27,7 @@ LOST: Final = "Slurm's controller has lost that it had started it"
 REQUEUED: Final = "Slurm has put it back into its queue"
 
 
-def end_of(line: JobLine, begun: bool, views: Iterable[TaskView]) -> dict[str, Any]:
+def end_of(line: JobLine, begun: bool, views: Iterable[TaskView]) -> JsonObject:
     """Why it is over, whatever Slurm means to do with it: nothing where it is not. `begun`: an
     agent of it was seen. A task begins once, so another attempt follows, which nobody has to ask
     for.
@@ -51,7 +52,7 @@ def is_back(line: JobLine, begun: bool) -> bool:
     return begun and line.word == "PENDING"
 
 
-def _end(cause: str, line: JobLine, why: str) -> dict[str, Any]:
+def _end(cause: str, line: JobLine, why: str) -> JsonObject:
     return {
         "end": {
             "cause": cause,

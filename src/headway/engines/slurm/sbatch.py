@@ -20,6 +20,7 @@ from headway.engines.slurm.job_ids import Ledger
 from headway.engines.slurm.parse import JobLine
 from headway.engines.slurm.place import Place
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
+from headway.model.json_types import JsonObject
 from headway.model.limits import SBATCH_AT_ONCE, SBATCH_RUN_MAX
 
 Outcome = EngineId | HeadwayError
@@ -238,7 +239,7 @@ class Submission:
     def _unwritable(self, error: OSError) -> UnreachableError:
         return UnreachableError(f"the shared folder {self._shelf.spool} cannot be written: {error}")
 
-    def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
+    def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> JsonObject:
         return task_file(
             plan, task, given, address="", spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
             carried=folders_file(plan, given, Path(self._shelf.home) / "folders", self._get),

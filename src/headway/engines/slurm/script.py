@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from headway.engines.protocol import Plan
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping
 from headway.model.limits import FOLDER_END_S
 
 MIB: Final = 1024 * 1024
@@ -55,9 +56,7 @@ def comment(key: str) -> str:
     return f"headway:{key}"
 
 
-def render(
-    plan: Plan, key: str, options: Mapping[str, Any], spool: Path, agent: Sequence[str]
-) -> str:
+def render(plan: Plan, key: str, options: JsonMapping, spool: Path, agent: Sequence[str]) -> str:
     lines = [
         "#!/bin/sh",
         *(f"#SBATCH {line}" for line in directives(plan, key, options, spool)),
@@ -102,7 +101,7 @@ def shape(plan: Plan) -> tuple[str, ...]:
     return (_names(plan), *(line for line in asked if not line.startswith(own)))
 
 
-def _srun(plan: Plan, options: Mapping[str, Any], spool: Path, agent: Sequence[str]) -> str:
+def _srun(plan: Plan, options: JsonMapping, spool: Path, agent: Sequence[str]) -> str:
     """One shim on each node; behind it stand the attempt's key and the names of its tasks."""
     count = len(plan.tasks)
     start = " ".join([*map(shlex.quote, agent), "shim", f'{shlex.quote(str(spool))}/"$key-$1"'])
@@ -126,7 +125,7 @@ def _names(plan: Plan) -> str:
 
 
 def directives(
-    plan: Plan, key: str, options: Mapping[str, Any], spool: Path, *, output: str | None = None
+    plan: Plan, key: str, options: JsonMapping, spool: Path, *, output: str | None = None
 ) -> list[str]:
     """Every value is checked: a newline in one could become a directive of its own. `output`: what
     the file is called into which the script itself prints, where not as the attempt; each element
@@ -165,7 +164,7 @@ def time_s(plan: Plan) -> float:
     return (plan.max_duration_s or 0.0) + plan.grace_s + MARGIN_S + sending_s
 
 
-def _gres(plan: Plan, options: Mapping[str, Any]) -> str | None:
+def _gres(plan: Plan, options: JsonMapping) -> str | None:
     gpus = max(task.gpus for task in plan.tasks)
     kind = options.get("gpu_type")
     if not gpus:

@@ -18,13 +18,14 @@ import subprocess
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headway.carrier.cleanup import collect, is_old
 from headway.code import checkout
 from headway.code.depot import Depot
 from headway.engines.spool import task_folder as folders
 from headway.model.folder_names import END
+from headway.model.json_types import JsonMapping
 from headway.model.limits import OUTPUT_FILES_MAX
 from headway.wire import file_lock
 from headway.wire.identity import boot_id
@@ -80,7 +81,7 @@ class Shelf:
 
     # -- tasks
 
-    def make(self, name: str, task: Mapping[str, Any], env: Mapping[str, str]) -> None:
+    def make(self, name: str, task: JsonMapping, env: Mapping[str, str]) -> None:
         """A task's folder, made once; when it was last wanted is the time of its task file. Raises
         OSError.
         """
@@ -92,7 +93,7 @@ class Shelf:
 
     def make_all(
         self,
-        tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]],
+        tasks: Iterable[tuple[str, JsonMapping, Mapping[str, str]]],
         outputs: bool = False,
     ) -> None:
         """Many, each with its name, task file and environment; with `outputs` also their output

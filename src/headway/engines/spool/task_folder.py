@@ -14,9 +14,10 @@ import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.model.folder_names import PRIVATE
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.record import FACT
 from headway.wire import frame
 
@@ -34,7 +35,7 @@ _FILES_OF_RANK = 8
 _SCAN_BYTES_MAX = 16 * 1024 * 1024  # of one stream of facts; they are far smaller
 
 
-def load_json(path: Path) -> dict[str, Any] | None:
+def load_json(path: Path) -> JsonObject | None:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -42,7 +43,7 @@ def load_json(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
+def make(folder: Path, task: JsonMapping, env: Mapping[str, str]) -> bool:
     """Make the folder with its files in one step; False when it is already there. What `task` has
     as `carried` goes into a file of its own, for the carrier alone.
 
@@ -99,7 +100,7 @@ def last_words(folder: Path) -> str:
     return said[-1][:300] if said else ""
 
 
-def _write_private(path: Path, value: Mapping[str, Any]) -> None:
+def _write_private(path: Path, value: JsonMapping) -> None:
     # ensure_ascii keeps bytes that are not UTF-8 (as lone surrogates) through the file
     data = json.dumps(dict(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

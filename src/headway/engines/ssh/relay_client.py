@@ -27,6 +27,7 @@ from typing import IO, Any, Final
 from headway.engines.ssh import boot
 from headway.home import zipapp
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     RELAY_AGAIN_FIRST_S,
     RELAY_AGAIN_MAX_S,
@@ -78,7 +79,7 @@ class Link:
     """A connection that is there; when it ends, `lost` says why."""
 
     def __init__(self, host: str, argv: Sequence[str]) -> None:
-        self.host, self.lost, self.hello = host, "", {}  # type: tuple[str, str, dict[str, Any]]
+        self.host, self.lost, self.hello = host, "", {}  # type: tuple[str, str, JsonObject]
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Answer]] = {}
         self._told = bytearray()
@@ -158,7 +159,7 @@ class Link:
         while view:
             view = view[os.write(self._in.fileno(), view) :]
 
-    def ask(self, head: dict[str, Any], body: bytes, timeout_s: float) -> Answer:
+    def ask(self, head: JsonObject, body: bytes, timeout_s: float) -> Answer:
         """(head of the answer, its body)."""
         number = next(self._numbers)
         future: Future[Answer] = Future()
@@ -279,7 +280,7 @@ class Relay:
         """Somebody has asked for something lately: worth looking for what agents have to say."""
         return self._clock_s() - self._used_s < RELAY_IDLE_S / 2
 
-    def hello(self) -> dict[str, Any]:
+    def hello(self) -> JsonObject:
         return self._connected().hello
 
     def call(

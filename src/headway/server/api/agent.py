@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import INGEST_BYTES_MAX, POLL_WAIT_S
 from headway.server import contract
 from headway.server.app import Route
@@ -83,8 +84,8 @@ def check_task(call: Call, task: TaskKey) -> None:
 
 
 async def _unless_stopping(
-    call: Call, work: Coroutine[Any, Any, list[dict[str, Any]]]
-) -> list[dict[str, Any]]:
+    call: Call, work: Coroutine[Any, Any, list[JsonObject]]
+) -> list[JsonObject]:
     asked = asyncio.create_task(work)
     stopping = asyncio.create_task(call.services.stopping.wait())
     try:

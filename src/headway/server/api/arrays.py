@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from headway.model.errors import NotFoundError
+from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Route, Services
 from headway.server.control.array_verbs import Element
@@ -19,13 +20,13 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 
 class Job(msgspec.Struct, forbid_unknown_fields=True):
     index: Index
-    spec: dict[str, Any] = {}
+    spec: JsonObject = {}
     env: dict[str, str] = {}
 
 
 class Submit(msgspec.Struct, forbid_unknown_fields=True):
     uuid: str
-    spec: dict[str, Any]
+    spec: JsonObject
     jobs: list[Job]
     env: dict[str, str] = {}
     find_program: bool = False
@@ -34,7 +35,7 @@ class Submit(msgspec.Struct, forbid_unknown_fields=True):
 class Resubmit(msgspec.Struct, forbid_unknown_fields=True):
     uuid: str
     env: dict[str, str]
-    spec: dict[str, Any] = {}
+    spec: JsonObject = {}
     states: list[str] = []
 
 

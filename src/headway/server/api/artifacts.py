@@ -4,11 +4,11 @@ import os
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from headway.model.errors import NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import ARTIFACT_PIECE_BYTES
 from headway.server import contract
 from headway.server.api.media import attachment
@@ -46,7 +46,7 @@ class Version(msgspec.Struct, forbid_unknown_fields=True):
     files: list[Entry]
     type: str = "file"
     aliases: list[str] = []
-    meta: dict[str, Any] = {}
+    meta: JsonObject = {}
 
 
 async def list_all(call: Call) -> Reply:
@@ -55,7 +55,7 @@ async def list_all(call: Call) -> Reply:
     return reply_json(await call.services.query(artifacts.listing, asked.name, asked.type, job))
 
 
-def read_one(c: sqlite3.Connection, ref: str) -> dict[str, Any]:
+def read_one(c: sqlite3.Connection, ref: str) -> JsonObject:
     return artifacts.shown(c, artifacts.find(c, ref), whole_list=True)
 
 
@@ -76,7 +76,7 @@ async def read_file(call: Call) -> Reply:
     return reply
 
 
-def _read(_: sqlite3.Connection, store: Path, entry: dict[str, Any], offset: int) -> bytes:
+def _read(_: sqlite3.Connection, store: Path, entry: JsonObject, offset: int) -> bytes:
     if entry["digest"] == artifacts.EMPTY:
         return b""
     try:

@@ -2,10 +2,11 @@
 there.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import CLUSTERS_MAX
 from headway.server import contract
 from headway.server.app import Route
@@ -15,8 +16,8 @@ from headway.store import catalog
 
 
 class Survey(msgspec.Struct, forbid_unknown_fields=True):
-    clusters: Annotated[dict[str, dict[str, Any]], msgspec.Meta(max_length=CLUSTERS_MAX)]
-    spec: dict[str, Any] | None = None
+    clusters: Annotated[dict[str, JsonObject], msgspec.Meta(max_length=CLUSTERS_MAX)]
+    spec: JsonObject | None = None
 
 
 async def survey(call: Call) -> Reply:

@@ -9,13 +9,13 @@ connection (F38).
 
 import sqlite3
 import time
-from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from headway.home.paths import Paths
 from headway.model.job import State
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     FOLLOW_BYTES_MAX,
     FOLLOW_EVENTS_MAX,
@@ -71,12 +71,12 @@ class News(msgspec.Struct):
     cursor: Cursor
     state: str
     lines: list[LineForm] = []
-    events: list[dict[str, Any]] = []
+    events: list[JsonObject] = []
     metrics: dict[str, float | str] = {}
-    records: list[dict[str, Any]] = []
-    progress: list[dict[str, Any]] | None = None  # None: as before
-    usage: dict[str, Any] | None = None  # likewise
-    done: dict[str, Any] | None = None
+    records: list[JsonObject] = []
+    progress: list[JsonObject] | None = None  # None: as before
+    usage: JsonObject | None = None  # likewise
+    done: JsonObject | None = None
 
 
 class Look(msgspec.Struct):
@@ -243,7 +243,7 @@ def _metrics(
 
 def _watched(
     c: sqlite3.Connection, pk: int, cursor: Cursor, after: Cursor, now_ms: int, over: bool
-) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
+) -> tuple[list[JsonObject] | None, JsonObject | None]:
     """Progress and the last sample of usage, likewise, each when it has changed; `after` takes note
     of it.
     """

@@ -3,11 +3,12 @@ and of code and data that no job needs, here and in the folders of clusters.
 """
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import CLUSTERS_MAX
 from headway.server import contract
 from headway.server.app import Route
@@ -20,7 +21,7 @@ DAYS_MAX = 36_500
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
     older_than_days: float | None = None
     dry_run: bool = False
-    clusters: Annotated[dict[str, dict[str, Any]], msgspec.Meta(max_length=CLUSTERS_MAX)] = {}
+    clusters: Annotated[dict[str, JsonObject], msgspec.Meta(max_length=CLUSTERS_MAX)] = {}
 
 
 async def gc(call: Call) -> Reply:

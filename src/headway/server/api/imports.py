@@ -5,13 +5,13 @@ the same import may be made twice, or go on where an earlier one ended, and doub
 """
 
 from sqlite3 import Connection
-from typing import Any
 
 import msgspec
 
 from headway.model.errors import RefusedError, UsageError
 from headway.model.ids import check_name, name_from_command
 from headway.model.job import State
+from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Route
 from headway.server.control import submit_check
@@ -68,7 +68,7 @@ async def imports(call: Call) -> Reply:
     )
     key = TaskKey(submit_check.job_uuid(told.uuid), 1, TASK)
 
-    def work(c: Connection) -> dict[str, Any]:
+    def work(c: Connection) -> JsonObject:
         job = catalog.insert_job(c, key.uuid, spec, told.started_ns)
         is_new = not job.attempts
         if not is_new and not job.spec.attached:

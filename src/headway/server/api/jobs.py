@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from sqlite3 import Connection
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
+from headway.model.json_types import JsonObject
 from headway.model.limits import DESCRIPTION_CHARS_MAX, DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server import contract
 from headway.server.api import page
@@ -27,24 +28,24 @@ from headway.wire import filter_language
 from headway.wire.batch import TaskKey
 
 _SIGNAL_MAX = 64
-Rows = Callable[[Connection, catalog.JobFilter, int], list[dict[str, Any]]]
+Rows = Callable[[Connection, catalog.JobFilter, int], list[JsonObject]]
 
 
 class Submit(msgspec.Struct, forbid_unknown_fields=True):
     uuid: str
-    spec: dict[str, Any]
+    spec: JsonObject
     env: dict[str, str] = {}
     find_program: bool = False
 
 
 class Plan(msgspec.Struct, forbid_unknown_fields=True):
-    spec: dict[str, Any]
+    spec: JsonObject
     env: dict[str, str] = {}
 
 
 class Resubmit(msgspec.Struct, forbid_unknown_fields=True):
     uuid: str
-    spec: dict[str, Any] = {}
+    spec: JsonObject = {}
     env: dict[str, str] | None = None
 
 
@@ -153,7 +154,7 @@ def _encoded(
 
 async def submit(call: Call) -> Reply:
     asked = call.read(Submit)
-    services, seen = call.services, dict[int, dict[str, Any]]()
+    services, seen = call.services, dict[int, JsonObject]()
 
     def look(c: Connection, pk: int) -> None:
         seen[pk] = query.job_object(c, pk, services.paths, time.time_ns())
@@ -189,7 +190,7 @@ async def mark(call: Call) -> Reply:
     """Change name, tags, star, bug or description. The id stays as it is."""
     asked = call.read(Marks)
     pk = await call.services.find(call)
-    changes: dict[str, Any] = msgspec.structs.asdict(asked)
+    changes: JsonObject = msgspec.structs.asdict(asked)
     changes = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
     if "tags" in changes:
         submit_check.tags(changes["tags"])

@@ -8,6 +8,7 @@ import msgspec
 
 from headway.diagnose import ledger
 from headway.model.job import Job
+from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
@@ -33,12 +34,12 @@ async def of_experiment(call: Call) -> Reply:
     return reply_json(await call.services.slow_query(_of_experiment, asked.experiment))
 
 
-def _of_job(c: sqlite3.Connection, pk: int) -> dict[str, Any]:
+def _of_job(c: sqlite3.Connection, pk: int) -> JsonObject:
     job = catalog.load_job(c, pk)
     return {"id": job.id, "jobs": 1, **msgspec.to_builtins(make(c, job))}
 
 
-def _of_experiment(c: sqlite3.Connection, name: str) -> dict[str, Any]:
+def _of_experiment(c: sqlite3.Connection, name: str) -> JsonObject:
     jobs = catalog.list_jobs(c, catalog.JobFilter(experiment=name, limit=JOBS_MAX))
     total = ledger.add([make(c, job) for job in jobs])
     return {"id": name, "jobs": len(jobs), **msgspec.to_builtins(total)}

@@ -8,12 +8,13 @@ import asyncio
 import sqlite3
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from zlib import crc32
 
 import msgspec
 
 from headway.model.errors import NotFoundError
+from headway.model.json_types import JsonObject
 from headway.model.limits import FOLLOW_WAIT_S, LIVE_INTERVAL_S, PAGE_NAMES_MAX, PAGE_ROWS_MAX
 from headway.server import contract
 from headway.server.api import page
@@ -60,8 +61,8 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 class Look:
     """What is new for one page."""
 
-    table: dict[str, Any] | None = None
-    job: dict[str, Any] | None = None
+    table: JsonObject | None = None
+    job: JsonObject | None = None
     is_news: bool = False
 
 
@@ -115,7 +116,7 @@ def look_at(
 
 def _table(
     c: sqlite3.Connection, asked: TableAsked, changed: dict[int, set[str]] | None
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     """Rows that the page does not have as they are; `ids` is the order of all of them. None: it has it all."""
     window = job_table.window(c, asked.query, asked.sort, asked.offset, asked.limit)
     ids = catalog.ids_of(c, window.keys)
@@ -175,9 +176,7 @@ class ColumnsAsked(msgspec.Struct, forbid_unknown_fields=True):
 # -- one job -----------------------------------------------------------------------------------------------------------
 
 
-def _job(
-    c: sqlite3.Connection, services: Services, asked: JobAsked, pk: int
-) -> dict[str, Any] | None:
+def _job(c: sqlite3.Connection, services: Services, asked: JobAsked, pk: int) -> JsonObject | None:
     """Parts of the job object that have changed, new points of charts, and how much output there is."""
     whole = query.job_object(c, pk, services.paths, time.time_ns(), _METRICS_SHOWN_MAX)
     whole["page"] = page.address(services.about["url"], whole["id"])
@@ -207,7 +206,7 @@ def _job(
     }
 
 
-def _news(key: int, before: int, points: series.Points) -> dict[str, Any]:
+def _news(key: int, before: int, points: series.Points) -> JsonObject:
     return {
         "key": key, "from": before, "step": points.steps.tolist(), "time": (points.times_us / 1e6).tolist(),
         "value": [number(value) for value in points.values.tolist()],
@@ -220,8 +219,8 @@ async def summary(call: Call) -> Reply:
     return reply_json(await call.services.query(_summary))
 
 
-def _summary(c: sqlite3.Connection) -> dict[str, Any]:
-    clusters: dict[str, dict[str, Any]] = {}
+def _summary(c: sqlite3.Connection) -> JsonObject:
+    clusters: dict[str, JsonObject] = {}
     rows = c.execute(
         """SELECT cluster, engine, state, count(*) AS n FROM jobs WHERE deleted_ns IS NULL
            GROUP BY cluster, engine, state"""

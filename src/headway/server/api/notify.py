@@ -1,7 +1,6 @@
 """`/api/notify`: what is told to people, what became of it, and a test."""
 
-from typing import Any
-
+from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
@@ -9,7 +8,7 @@ from headway.server.http.request import Call, Reply, reply_json
 from headway.settings import layers
 
 
-def _files(call: Call) -> list[dict[str, Any]]:
+def _files(call: Call) -> list[JsonObject]:
     """The settings files of this server, which may have another environment than whoever asks."""
     return [
         {"path": str(path), "exists": exists}

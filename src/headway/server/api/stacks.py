@@ -1,12 +1,11 @@
 """`/api/jobs/{ref}/stacks`: the stacks of all ranks, merged, as `hw stacks --json` tells them."""
 
-from typing import Any
-
 import msgspec
 
 from headway.diagnose import stacks
 from headway.model.errors import RefusedError
 from headway.model.job import Job, State
+from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Route
 from headway.server.health.stack_requests import Facts
@@ -46,7 +45,7 @@ async def last(call: Call) -> Reply:
     return reply_json(None if found is None else answer(job, found[1]))
 
 
-def answer(job: Job, facts: Facts) -> dict[str, Any]:
+def answer(job: Job, facts: Facts) -> JsonObject:
     merged = stacks.merge(facts)
     times = [fact["time_ns"] for fact in facts.values()]
     attempt = job.attempts[-1] if job.attempts else None

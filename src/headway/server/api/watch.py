@@ -9,12 +9,12 @@ import logging
 import sqlite3
 import time
 from datetime import datetime
-from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     CURVE_POINTS_MAX,
     FOLLOW_WAIT_S,
@@ -112,7 +112,7 @@ def read_usage(
 ) -> bytes:
     chosen = live_read.finest_level(c, pk) if level is None else level
     samples, after = live_read.usage(c, pk, chosen, since_ns, until_ns)
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "level": chosen,
         "samples": samples,
         "checkpoints": live_read.checkpoints(c, pk),

@@ -2,9 +2,9 @@
 
 import time
 from dataclasses import asdict
-from typing import Any
 
 from headway.model.job import Attempt, Job, State
+from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Route
 from headway.server.health import report
@@ -19,7 +19,7 @@ async def why(call: Call) -> Reply:
     waiting = None
     if job.state is State.WAITING and job.ended_ns is None:
         waiting = await call.services.control.explain(job)
-    now: dict[str, Any] = {"findings": [], "signs": None}
+    now: JsonObject = {"findings": [], "signs": None}
     if job.state is State.RUNNING:
         now = await report.running(call.services, job)
     found = [*now["findings"], *_findings(job)]
@@ -48,16 +48,16 @@ def _verdict(job: Job) -> str | None:
     return told[0] if told else None
 
 
-def _findings(job: Job) -> list[dict[str, Any]]:
+def _findings(job: Job) -> list[JsonObject]:
     """One for each attempt that did not end well, the last one first."""
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     for attempt in reversed(job.attempts):
         cause = attempt.cause
         if cause is None:
             continue
         kept = attempt.findings or {}
         read = kept.get("findings") or [_last_words(kept)]
-        plain: dict[str, Any] = {
+        plain: JsonObject = {
             "confidence": 1.0,
             "task": None,
             "node": None,
@@ -79,7 +79,7 @@ def _findings(job: Job) -> list[dict[str, Any]]:
     return found
 
 
-def _last_words(kept: dict[str, Any]) -> dict[str, Any]:
+def _last_words(kept: JsonObject) -> JsonObject:
     """Where nothing better is known: the last line of its errors, to be looked at."""
     words = kept.get("last_words")
     if not words:
@@ -96,13 +96,13 @@ def _decision(attempt: Attempt) -> str | None:
     return f"{retry.get('text')}{wait}"
 
 
-def _hypotheses(job: Job) -> list[dict[str, Any]]:
+def _hypotheses(job: Job) -> list[JsonObject]:
     """What else the last failure could be."""
     last = next((one.findings for one in reversed(job.attempts) if one.findings), None)
     return list((last or {}).get("hypotheses") or [])
 
 
-def _needs(job: Job) -> dict[str, Any]:
+def _needs(job: Job) -> JsonObject:
     spec = job.spec
     names = ("processes", "gpus", "nodes", "cpus", "memory_bytes", "max_duration_s", "priority")
     return {name: getattr(spec, name) for name in names}

@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.model.errors import RefusedError, UsageError
 from headway.model.job import JobSpec
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import ARRAY_JOBS_MAX
 from headway.server.control import env_file, folder_check, submit_check
 from headway.server.control.control import Control, as_planned
@@ -27,13 +28,13 @@ class Element:
     """One job: its number, the fields of its spec and the variables that it has of its own."""
 
     index: int
-    spec: Mapping[str, Any]
+    spec: JsonMapping
     env: Mapping[str, str]
 
 
 class Arrays(Control):
     async def submit_array(
-        self, uuid: str, spec: Mapping[str, Any], env: Mapping[str, str], jobs: Sequence[Element], *,
+        self, uuid: str, spec: JsonMapping, env: Mapping[str, str], jobs: Sequence[Element], *,
         parent: str | None = None, find_program: bool = False,
     ) -> str:  # fmt: skip
         """The array's uuid. The same uuid is the same array, whatever died in between (P9)."""
@@ -103,14 +104,14 @@ class Arrays(Control):
         of its own.
         """
         rows: list[arrays.Row] = []
-        own: dict[str, dict[str, Any]] = {}
+        own: dict[str, JsonObject] = {}
         base = asdict(shared)
         for job in jobs:
             spec = self._element(shared, job)
             if job.env:
                 submit_check.environment({**variables, **job.env}, spec)
             shown = self._shown(spec, {**variables, **job.env} if job.env else variables)
-            kept: dict[str, Any] = {"env": dict(job.env)} if job.env else {}
+            kept: JsonObject = {"env": dict(job.env)} if job.env else {}
             if shown.masked and job.spec.keys() & {"command", "roles"}:
                 kept |= {"command": list(spec.command), "roles": _commands(spec)}
             if kept:
@@ -129,7 +130,7 @@ class Arrays(Control):
         self,
         old: str,
         uuid: str,
-        changes: Mapping[str, Any],
+        changes: JsonMapping,
         env: Mapping[str, str],
         states: Sequence[str],
     ) -> str:
@@ -166,7 +167,7 @@ class Arrays(Control):
 
     def _repeatable(
         self, old: str, states: Sequence[str]
-    ) -> tuple[str, list[tuple[int, str, dict[str, Any]]]]:
+    ) -> tuple[str, list[tuple[int, str, JsonObject]]]:
         with self._store.read() as c:
             found = arrays.selected(c, old, states)
             name = str(c.execute("SELECT id FROM arrays WHERE uuid = ?", (old,)).fetchone()["id"])
@@ -181,11 +182,11 @@ def _commands(spec: JobSpec) -> dict[str, list[str]]:
     return {role.name: list(role.command) for role in spec.roles}
 
 
-def _known_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(spec: JsonMapping) -> JsonObject:
     return {name: value for name, value in spec.items() if name in JobSpec.__dataclass_fields__}
 
 
-def _changed(base: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(base: JsonMapping, spec: JsonMapping) -> JsonObject:
     return {
         name: value
         for name, value in spec.items()
@@ -193,7 +194,7 @@ def _changed(base: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _differing(spec: JobSpec) -> dict[str, Any]:
+def _differing(spec: JobSpec) -> JsonObject:
     return {
         "command": spec.command, "masked": spec.masked, "parameters": spec.parameters, "array_index": spec.array_index,
         "gpus": spec.gpus, "roles": [asdict(role) for role in spec.roles],

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from headway.engines.protocol import Engine, EngineId, Start, Together
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Attempt, Job, JobSpec
+from headway.model.json_types import JsonMapping
 from headway.model.limits import STARTS_PORTION_MAX, STARTS_PORTIONS_MAX
 from headway.server.control import env_file
 from headway.server.control.blocking_calls import Calls
@@ -34,7 +34,7 @@ class One:
     job: Job
     attempt: Attempt
     secret_names: list[str]
-    tls: Mapping[str, Any] | None
+    tls: JsonMapping | None
 
 
 class Starts:

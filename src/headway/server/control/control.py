@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from sqlite3 import Connection
-from typing import Any
 
 from headway.engines.protocol import Engine, EngineId, Plan, Salvager, Scripted, Waiting
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import PROCESSES_MAX, TRAY_POLL_WAIT_S
 from headway.server.control import (
     engine_calls,
@@ -48,7 +48,7 @@ class Control(Loop):
     async def submit(
         self,
         uuid: str,
-        spec: JobSpec | Mapping[str, Any],
+        spec: JobSpec | JsonMapping,
         env: Mapping[str, str],
         *,
         find_program: bool = False,
@@ -71,7 +71,7 @@ class Control(Loop):
                 raise
             return known
 
-    async def plan(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Plan:
+    async def plan(self, spec: JsonMapping, env: Mapping[str, str]) -> Plan:
         """What the engine would get, for `--dry-run`: every check of a submission, and nothing
         stored.
         """
@@ -295,7 +295,7 @@ class Control(Loop):
         self.poke()
         return job
 
-    def ask_agents(self, job: Job, command: dict[str, Any]) -> list[str]:
+    def ask_agents(self, job: Job, command: JsonObject) -> list[str]:
         """Put a command into the mailbox of every task that runs; the tasks' names. In the event
         loop only.
         """
@@ -305,7 +305,7 @@ class Control(Loop):
             self._mailbox.put(TaskKey(job.uuid, attempt.number, name), dict(command))
         return names
 
-    async def end_hung(self, job: Job, finding: dict[str, Any]) -> None:
+    async def end_hung(self, job: Job, finding: JsonObject) -> None:
         """End an attempt that hangs, as `--on-hang` asks; the reason travels with the command, and
         what was found is the attempt's cause.
         """
@@ -316,7 +316,7 @@ class Control(Loop):
         self.poke()
 
     async def resubmit(
-        self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None = None
+        self, pk: int, uuid: str, changes: JsonMapping, env: Mapping[str, str] | None = None
     ) -> Job:
         """A new job like an old one. The new one is stored before the old one, if it still runs, is
         asked to stop.
@@ -391,7 +391,7 @@ class Control(Loop):
                         f"spool of {job.id}", engine.discard, EngineId(attempt.engine_id)
                     )
 
-    async def register(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def register(self, body: JsonMapping) -> JsonObject:
         """Body and answer of `POST /agent/register`: a script that was started without us becomes a
         job.
         """
@@ -420,7 +420,7 @@ class Control(Loop):
 
     async def commands_for_guests(
         self, uuids: Sequence[str], wait_s: float, done: Sequence[int]
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Commands for jobs that another machine runs; at once when there are some for any of them."""
         asked = {
             asyncio.ensure_future(self._mailbox.take(mailbox_key(uuid), wait_s, done)): uuid
@@ -435,8 +435,8 @@ class Control(Loop):
         return [{"uuid": asked[task], **command} for task in ready for command in task.result()]
 
     async def survey(
-        self, clusters: Mapping[str, Mapping[str, Any]], spec: Mapping[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
+        self, clusters: Mapping[str, JsonMapping], spec: JsonMapping | None = None
+    ) -> list[JsonObject]:
         """What each of these clusters has; with `spec`, also whether such a job could run there."""
         fields = {"command": ["true"], "cwd": "/", "name": "trial", **(spec or {})}
         specs = [
@@ -465,8 +465,8 @@ class Control(Loop):
         return survey.rows([*asked, *(one for one in more if one.spec.definition)], jobs, known)
 
     async def collect(
-        self, clusters: Mapping[str, Mapping[str, Any]], *, dry_run: bool
-    ) -> list[dict[str, Any]]:
+        self, clusters: Mapping[str, JsonMapping], *, dry_run: bool
+    ) -> list[JsonObject]:
         """`hw gc` in the folders of clusters: of these, and of those that jobs use."""
         fields = {"command": ["true"], "cwd": "/", "name": "gc"}
         specs = [
@@ -509,7 +509,7 @@ class Control(Loop):
             job, jobs, nodes, self._settings.get("max_running"), needed, queues, self._clock_ns()
         )
 
-    def attach_words(self, job: Mapping[str, Any]) -> list[str] | None:
+    def attach_words(self, job: JsonMapping) -> list[str] | None:
         """argv of a shell beside the first task that runs (capability 60); no engine is asked
         anything for it.
         """
@@ -530,7 +530,7 @@ class Control(Loop):
 
     async def commands_for(
         self, task: TaskKey, wait_s: float, done: Sequence[int]
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Commands for a task's agent; answers at once when there are some, else after `wait_s`."""
         self.heard(task)
         commands = await self._mailbox.take(task, min(max(wait_s, 0.0), TRAY_POLL_WAIT_S), done)
@@ -546,7 +546,7 @@ def as_planned(spec: JobSpec, plan: Plan) -> JobSpec:
     )
 
 
-def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
+def _attached_spec(body: JsonMapping) -> JsonObject:
     """It runs already, so what it calls itself is taken as well as it can be."""
     argv = mask_argv(submit_check.command(body.get("argv")))
     size = body.get("world_size") or 1

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
 from headway.model.errors import HeadwayError, RefusedError
 from headway.model.job import Attempt, Job, JobSpec, State
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.server.control import env_file, folder_check
 from headway.server.control.blocking_calls import Calls
 from headway.server.control.task_tokens import Keyring
@@ -81,7 +81,7 @@ def given(
     private: env_file.Private,
     tokens: Mapping[str, str],
     secret_names: list[str],
-    tls: Mapping[str, Any] | None,
+    tls: JsonMapping | None,
 ) -> Given:
     """What an attempt gets that is never printed. UsageError for keys of accounts that are none."""
     variables = dict(private.env)
@@ -96,7 +96,7 @@ def start(
     env: Path,
     keyring: Keyring,
     secret_names: list[str],
-    tls: Mapping[str, Any] | None,
+    tls: JsonMapping | None,
 ) -> EngineId:
     """Where its environment is gone, only what has been started can be adopted."""
     private = env_file.of_job(env, job.uuid, job.spec)
@@ -109,7 +109,7 @@ def start(
     return engine_id
 
 
-async def nowhere() -> dict[str, Any] | None:
+async def nowhere() -> JsonObject | None:
     """The address of a server that listens on its socket alone."""
     return None
 

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from headway.home.ownership import is_mine
 from headway.home.paths import sync_folder
 from headway.model.job import JobSpec
+from headway.model.json_types import JsonObject
 from headway.model.limits import ENV_KEPT_BYTES_MAX
 from headway.wire import redact
 
@@ -31,7 +31,7 @@ class Private:
     # commands of roles, likewise
     roles: dict[str, list[str]] = field(default_factory=dict, repr=False)
     # of an array: by number, its own
-    jobs: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    jobs: dict[str, JsonObject] = field(default_factory=dict, repr=False)
 
 
 def kept(spec: JobSpec, env: Mapping[str, str], secret: Collection[str]) -> dict[str, str]:

@@ -10,12 +10,13 @@ import json
 import os
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.carrier import folder_paths, mount
 from headway.model import folder_names as names
 from headway.model.errors import UsageError
 from headway.model.job import Folder, JobSpec
+from headway.model.json_types import JsonObject
 from headway.model.limits import FOLDERS_MAX
 from headway.settings.jobschema import check_folder
 from headway.storage.location import LOCAL, Place, parse
@@ -144,7 +145,7 @@ def _check_mount(folder: Folder, env: Mapping[str, str], engine: str) -> None:
         raise UsageError(f"the folder {folder.name} is mounted, and cannot come from one place and go to another",
                          "leave out `from` or `to`")  # fmt: skip
     where = parse(str(folder.source or folder.target))
-    values: dict[str, Any] = {"name": folder.name, "mount": folder.mount}
+    values: JsonObject = {"name": folder.name, "mount": folder.mount}
     # a container's says nothing of this machine
     program_path = None if engine in _CONTAINERS else env.get("PATH")
     mount.check(values, where, program_path, here=engine in _HERE)

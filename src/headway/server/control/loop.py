@@ -22,6 +22,7 @@ from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
+from headway.model.json_types import JsonObject
 from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW, QUEUE_WINDOW_WIDE
 from headway.server.control import (
     batch_start,
@@ -122,7 +123,7 @@ class Loop:
         # set by the server; without it no monitor is told of jobs
         self.outbox: Outbox | None = None
         # set by the server: its address
-        self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = engine_calls.nowhere
+        self.reach: Callable[[], Awaitable[JsonObject | None]] = engine_calls.nowhere
 
     # -- life of the loop
 

@@ -5,9 +5,9 @@ In memory: what must survive the server (a request to stop) is in the store, and
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 from headway.model.errors import RefusedError
+from headway.model.json_types import JsonObject
 from headway.wire.batch import TaskKey
 
 COMMANDS_MAX = 64  # waiting for one task
@@ -20,11 +20,11 @@ class Mailbox:
 
     def __init__(self, first_seq: int) -> None:
         self._seq = first_seq
-        self._waiting: dict[TaskKey, list[dict[str, Any]]] = {}
+        self._waiting: dict[TaskKey, list[JsonObject]] = {}
         self._news: dict[TaskKey, asyncio.Event] = {}
         self._closed = False
 
-    def put(self, task: TaskKey, command: dict[str, Any]) -> int:
+    def put(self, task: TaskKey, command: JsonObject) -> int:
         """Queue a command; RefusedError when the agent takes none for too long."""
         waiting = self._waiting.setdefault(task, [])
         if len(waiting) >= COMMANDS_MAX:
@@ -37,12 +37,12 @@ class Mailbox:
         self._ring(task)
         return self._seq
 
-    def put_once(self, task: TaskKey, command: dict[str, Any]) -> None:
+    def put_once(self, task: TaskKey, command: JsonObject) -> None:
         """Queue a command unless one of its kind waits already."""
         if all(known["do"] != command["do"] for known in self._waiting.get(task, [])):
             self.put(task, command)
 
-    async def take(self, task: TaskKey, wait_s: float, done: Iterable[int]) -> list[dict[str, Any]]:
+    async def take(self, task: TaskKey, wait_s: float, done: Iterable[int]) -> list[JsonObject]:
         """Forget what is done; then the commands that wait, at once or as soon as there is one."""
         finished = set(done)
         kept = [
@@ -69,7 +69,7 @@ class Mailbox:
         for task in list(self._news):
             self._ring(task)
 
-    def _keep(self, task: TaskKey, commands: list[dict[str, Any]]) -> None:
+    def _keep(self, task: TaskKey, commands: list[JsonObject]) -> None:
         if commands:
             self._waiting[task] = commands
         else:

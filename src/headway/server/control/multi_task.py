@@ -8,10 +8,10 @@ the last one that was waited for.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from headway.diagnose.exit import Exit
 from headway.model.job import Attempt, Job, Process, Role, Task
+from headway.model.json_types import JsonMapping, JsonObject
 
 DONE = "the other tasks are done"
 
@@ -22,7 +22,7 @@ class Tell:
 
     pk: int
     number: int
-    commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    commands: Mapping[str, JsonMapping] = field(default_factory=dict)
 
 
 def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Tell]:
@@ -36,7 +36,7 @@ def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Te
     else:
         why = ending(job, attempt)
     if why is not None:
-        stop: dict[str, Any] = {"do": "stop", "grace_s": job.spec.grace_s, "reason": why}
+        stop: JsonObject = {"do": "stop", "grace_s": job.spec.grace_s, "reason": why}
         commands = {
             task.name: stop
             for task in attempt.tasks
@@ -47,7 +47,7 @@ def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Te
     ):
         # one that has had its processes and is over was there, too: a server that was killed may
         # not have told the rest
-        go: dict[str, Any] = {"do": "go", "peers": [_peer(task) for task in attempt.tasks]}
+        go: JsonObject = {"do": "go", "peers": [_peer(task) for task in attempt.tasks]}
         commands = {
             task.name: go for task in attempt.tasks if not task.processes and task.result is None
         }
@@ -56,7 +56,7 @@ def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Te
     return [Tell(job.pk, attempt.number, commands)] if commands else []
 
 
-def _peer(task: Task) -> dict[str, Any]:
+def _peer(task: Task) -> JsonObject:
     known = task.agent or {}
     places = {
         name: known[name]

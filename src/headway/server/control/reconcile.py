@@ -11,13 +11,13 @@ import math
 import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from headway.diagnose.exit import Exit, explain_exit
 from headway.diagnose.runner import Diagnosis
 from headway.engines.protocol import UNSEEN, Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, Process, State, Task
+from headway.model.json_types import JsonObject
 from headway.model.limits import HANG_RESTARTS_MAX, MIB, SILENT_AFTER_S
 from headway.server.control import multi_task, queue
 from headway.server.control.multi_task import Tell
@@ -78,9 +78,9 @@ class SetState:
     ended_ns: int | None = None
     exit_code: int | None = None
     signal: int | None = None
-    cause: dict[str, Any] | None = None
+    cause: JsonObject | None = None
     begun_ns: int | None = None  # the attempt's own start
-    findings: dict[str, Any] | None = None  # all of the diagnosis
+    findings: JsonObject | None = None  # all of the diagnosis
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Again:
     pk: int
     number: int
     end: SetState
-    retry: dict[str, Any]
+    retry: JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ person, or the program, asked for it.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Retry, count_retries
+from headway.model.json_types import JsonObject
 from headway.model.limits import RETRIES_UNCOUNTED_MAX
 
 AGAIN: Final = "again"
@@ -117,7 +118,7 @@ class Decision:
     wait_s: float = 0.0
     rule: str = ""  # where it is not the table of causes
 
-    def as_json(self, now_ns: int) -> dict[str, Any]:
+    def as_json(self, now_ns: int) -> JsonObject:
         """The form that is kept with the attempt."""
         kept = {
             "do": self.do,

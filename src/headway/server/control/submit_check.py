@@ -22,6 +22,7 @@ from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.job import JobSpec, Retry, Role
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import (
     AFTER_MAX,
     ARGV_BYTES_MAX,
@@ -60,7 +61,7 @@ def job_uuid(value: Any) -> str:
         raise UsageError(f"{value!r:.80} is not a UUID") from None
 
 
-def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
+def job_spec(given: JobSpec | JsonMapping) -> JobSpec:
     """A checked copy of what was asked for."""
     values = asdict(given) if isinstance(given, JobSpec) else dict(given)
     for name in values:
@@ -85,12 +86,12 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
     return spec
 
 
-def _asks_for_ranks(given: Mapping[str, Any]) -> bool:
+def _asks_for_ranks(given: JsonMapping) -> bool:
     """Whether somebody named processes, nodes or roles: `-n 1` is asking, the default 1 is not."""
     return bool(given.get("roles")) or any(given.get(name) for name in ("processes", "nodes"))
 
 
-def launcher_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
+def launcher_again(old: JobSpec, changes: JsonMapping) -> JsonObject:
     """Of a job that is submitted again: a number of processes or nodes asks for ranks."""
     launcher = changes.get("launcher") or old.launcher
     if launcher is None and (old.ranked or _asks_for_ranks(changes)):
@@ -98,12 +99,12 @@ def launcher_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {"launcher": launcher}
 
 
-def joined_env(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
+def joined_env(old: JobSpec, changes: JsonMapping) -> JsonObject:
     """Of a job that is submitted again: what was set for the old one is set for it too."""
     return {"env_set": list(dict.fromkeys([*old.env_set, *(changes.get("env_set") or ())]))}
 
 
-def options_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
+def options_again(old: JobSpec, changes: JsonMapping) -> JsonObject:
     """Options of an engine mean nothing to another one: a job that moves from Slurm to this machine
     leaves them.
     """
@@ -115,7 +116,7 @@ def options_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {} if len(engines) == 1 else {"options": {}}
 
 
-def env_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, str]:
+def env_again(old: JobSpec, changes: JsonMapping) -> dict[str, str]:
     """The values that it has again: all that were kept, but for those that are given anew."""
     return {
         name: value

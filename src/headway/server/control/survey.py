@@ -15,6 +15,7 @@ from typing import Any
 from headway.engines.protocol import Distant, Engine, Node, Queue, Storer
 from headway.model.errors import HeadwayError, UnreachableError
 from headway.model.job import Job, JobSpec, State
+from headway.model.json_types import JsonObject
 from headway.server.control import queue
 from headway.server.control.blocking_calls import Calls
 
@@ -70,7 +71,7 @@ async def ask_all(calls: Calls, clusters: Sequence[Asked], sketches: Sequence[Jo
 
 def rows(
     clusters: Sequence[Asked], jobs: Sequence[Job], nodes: Mapping[str, Sequence[Node]]
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """`nodes`: also of the places of other open jobs, since places on one machine share it."""
     left = queue.left(jobs, nodes)
     return [
@@ -81,7 +82,7 @@ def rows(
 
 def _row(
     asked: Asked, jobs: Sequence[Job], left: Mapping[str, Mapping[str, int | None]]
-) -> dict[str, Any]:
+) -> JsonObject:
     own = _own_free(asked.nodes)
     free = own if own is not None else dict(left.get(asked.spec.place, {}))
     waiting = [job for job in jobs if job.state is State.WAITING and job.ended_ns is None]
@@ -136,7 +137,7 @@ def _sum(values: Any) -> int | None:
 
 async def collect(
     calls: Calls, engines: Mapping[str, Engine], open_jobs: Sequence[str], *, dry_run: bool
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """A row for each that has a folder of its own: what was freed there, or the error in words."""
     asked = [_ask(calls, place, engine, open_jobs, dry_run) for place, engine in engines.items()]
     return [row for row in await asyncio.gather(*asked) if row is not None]
@@ -144,7 +145,7 @@ async def collect(
 
 async def _ask(
     calls: Calls, place: str, engine: Engine, open_jobs: Sequence[str], dry_run: bool
-) -> dict[str, Any] | None:
+) -> JsonObject | None:
     if not isinstance(engine, Storer):
         return None
     try:

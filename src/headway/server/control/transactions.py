@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.engines.protocol import EngineId, Plan
 from headway.model.job import ENDED, Job, JobSpec, State
+from headway.model.json_types import JsonObject
 from headway.server.control.reconcile import Again, SetState
 from headway.store import catalog
 from headway.wire.batch import TaskKey
@@ -40,7 +41,7 @@ def apply_state(action: SetState, word: str | None, c: Connection) -> None:
     """Job and attempt take the state together; `word`: the engine's own for it, where it has a new
     one.
     """
-    values: dict[str, Any] = {
+    values: JsonObject = {
         "exit_code": action.exit_code,
         "signal": action.signal,
         "started_ns": action.started_ns,
@@ -55,7 +56,7 @@ def apply_state(action: SetState, word: str | None, c: Connection) -> None:
 def _set_attempt(
     c: Connection, action: SetState, number: int, word: str | None, **more: Any
 ) -> None:
-    values: dict[str, Any] = {
+    values: JsonObject = {
         "exit_code": action.exit_code,
         "signal": action.signal,
         "started_ns": action.begun_ns,

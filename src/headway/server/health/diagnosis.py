@@ -7,7 +7,7 @@ and notified, and the decision to try again, rest on the logs of all ranks.
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from headway.diagnose.reader import join_parts, read_stream
 from headway.diagnose.runner import Diagnosis, diagnose
 from headway.home.paths import Paths
 from headway.model.job import Attempt, Job, Process
+from headway.model.json_types import JsonMapping
 from headway.model.limits import (
     DIAGNOSIS_BYTES_MAX,
     DIAGNOSIS_CHUNK_BYTES,
@@ -127,7 +128,7 @@ def _has_rank(processes: list[Process], rank: int | None) -> bool:
     return rank is None or any(process.rank == rank for process in processes)
 
 
-def _raised(process: Process, exception: Mapping[str, Any], task: str) -> Raised:
+def _raised(process: Process, exception: JsonMapping, task: str) -> Raised:
     place = ""
     if exception.get("file"):
         place = f"{exception['file']}:{exception.get('line')}"

@@ -20,6 +20,7 @@ import msgspec
 from headway.diagnose.hang import Facts, Pause, Verdict, judge
 from headway.model.errors import HeadwayError
 from headway.model.job import Job, State
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     HANG_AGAIN_MAX_S,
     HANG_LOOK_S,
@@ -40,7 +41,7 @@ class Hands(Protocol):
     """What control does for us."""
 
     async def load(self, pk: int) -> Job: ...
-    async def end_hung(self, job: Job, finding: dict[str, Any]) -> None: ...
+    async def end_hung(self, job: Job, finding: JsonObject) -> None: ...
 
 
 class Getter(Protocol):
@@ -50,7 +51,7 @@ class Getter(Protocol):
 class Tells(Protocol):
     """Puts a notification into the queue, in the transaction that keeps the finding."""
 
-    def put_hang(self, c: Connection, job: Job, finding: dict[str, Any], since_ns: int) -> None: ...
+    def put_hang(self, c: Connection, job: Job, finding: JsonObject, since_ns: int) -> None: ...
 
 
 class HangWatch:
@@ -242,7 +243,7 @@ class HangWatch:
             )
 
 
-def make_finding(job: Job, pause: Pause, verdict: Verdict) -> dict[str, Any]:
+def make_finding(job: Job, pause: Pause, verdict: Verdict) -> JsonObject:
     """As `hw why --json` tells it."""
     ref = job.id.rpartition("-")[2]
     rank = verdict.rank

@@ -5,11 +5,12 @@ sign. Called by `api/why.py`.
 import asyncio
 import time
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.diagnose import hang
 from headway.diagnose import slow as slowness
 from headway.model.job import Job
+from headway.model.json_types import JsonObject
 from headway.store import health_rows, live_read
 from headway.store.jsonform import iso
 
@@ -21,7 +22,7 @@ LOOKS, LOOK_PAUSE_S = 15, 0.05  # at where the ranks stand, for stragglers
 QUIET_S = 10.0  # a job that is silent for longer has other troubles
 
 
-async def running(services: "Services", job: Job) -> dict[str, Any]:
+async def running(services: "Services", job: Job) -> JsonObject:
     """`findings` as the contract has them, and `signs`: when it last printed and stepped."""
     found, used, samples = await services.query(_read, job)
     findings = [_as_contract(one) for one in found if one["until"] is None]
@@ -51,7 +52,7 @@ async def _straggler(services: "Services", job: Job) -> slowness.Slow | None:
     return slowness.straggler(looks)
 
 
-def _as_finding(job: Job, one: slowness.Slow) -> dict[str, Any]:
+def _as_finding(job: Job, one: slowness.Slow) -> JsonObject:
     return {
         "cause": one.cause,
         "class": one.cls,
@@ -69,9 +70,7 @@ def _as_finding(job: Job, one: slowness.Slow) -> dict[str, Any]:
     }
 
 
-def _read(
-    c: Connection, job: Job
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[dict[str, Any]]]:
+def _read(c: Connection, job: Job) -> tuple[list[JsonObject], JsonObject | None, list[JsonObject]]:
     since_ns = time.time_ns() - int(USAGE_SPAN_S * 1e9)
     samples, _ = live_read.usage(c, job.pk, 0, since_ns, 2**62)
     number = job.attempts[-1].number if job.attempts else 0
@@ -79,12 +78,12 @@ def _read(
     return health_rows.of_job(c, job.pk), live_read.usage_last(c, [job.pk]).get(job.pk), samples
 
 
-def _as_contract(finding: dict[str, Any]) -> dict[str, Any]:
+def _as_contract(finding: JsonObject) -> JsonObject:
     names = ("cause", "class", "confidence", "task", "rank", "node", "attempt", "text", "evidence")
     return {name: finding.get(name) for name in (*names, "advice", "retry", "since")}
 
 
-def _signs(services: "Services", job: Job, used: dict[str, Any] | None) -> dict[str, Any] | None:
+def _signs(services: "Services", job: Job, used: JsonObject | None) -> JsonObject | None:
     pause = services.hangs.silence(job.pk)
     if pause is None:
         return None

@@ -7,22 +7,23 @@ same ways, and are kept with the attempt.
 
 import asyncio
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 from headway.model.errors import RefusedError
 from headway.model.job import Job
+from headway.model.json_types import JsonObject
 from headway.model.limits import STACKS_NATIVE_S, STACKS_WAIT_S
 from headway.server.live import Live
 from headway.store import stack_rows
 from headway.store.database import Store
 
-Facts = dict[str, dict[str, Any]]
+Facts = dict[str, JsonObject]
 
 
 class Asks(Protocol):
     """The part of control that puts commands into agents' mailboxes."""
 
-    def ask_agents(self, job: Job, command: dict[str, Any]) -> list[str]: ...
+    def ask_agents(self, job: Job, command: JsonObject) -> list[str]: ...
 
 
 class StackRequests:

@@ -14,12 +14,13 @@ import socket
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from headway.home.connect import HOST
 from headway.home.paths import Paths
 from headway.home.remote_server import Address, parse
 from headway.model.errors import HeadwayError
+from headway.model.json_types import JsonObject
 from headway.model.limits import TRAY_KNOWN_MAX
 from headway.server.http.listeners import Network
 from headway.settings import monitor_settings
@@ -46,7 +47,7 @@ class Reach:
         wanted: str,
         network: Network | None,
         listener: Opener,
-        about: dict[str, Any],
+        about: JsonObject,
     ) -> None:
         self._paths, self._wanted, self._network, self._listener, self._about = (
             paths,
@@ -55,11 +56,11 @@ class Reach:
             listener,
             about,
         )
-        self._found: dict[str, Any] | None = None
+        self._found: JsonObject | None = None
         self._tried = False
         self._lock = asyncio.Lock()
 
-    async def open(self) -> dict[str, Any] | None:
+    async def open(self) -> JsonObject | None:
         """`{addresses, pin, host}`, the same each time; None where this server cannot or shall not
         be reached so.
         """
@@ -175,7 +176,7 @@ class Ways:
         if len(self._used) > TRAY_KNOWN_MAX:
             self._used.popitem(last=False)
 
-    def of(self, task: TaskKey) -> dict[str, Any]:
+    def of(self, task: TaskKey) -> JsonObject:
         """For the job object: `way` null when its agent has not spoken to this server."""
         used = self._used.get(task)
         return {

@@ -18,6 +18,7 @@ from typing import Any
 
 from headway.home.paths import Paths
 from headway.home.remote_server import Address
+from headway.model.json_types import JsonObject
 from headway.model.limits import CONNECTIONS_ENTERING_MAX, HEADER_TIMEOUT_S
 from headway.settings import monitor_settings
 
@@ -64,7 +65,7 @@ class Network:
         listen = monitor_settings.Listen(Address(address.host, int(sock.getsockname()[1])))
         return cls(listen, sock, monitor_settings.server_context(paths), pin)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> JsonObject:
         return {
             "listen": str(self.listen.address),
             "addresses": monitor_settings.addresses(self.listen),

@@ -22,6 +22,7 @@ from headway.model.errors import (
     UnreachableError,
     UsageError,
 )
+from headway.model.json_types import JsonObject
 from headway.model.limits import JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from headway.server.http.auth import Caller
 
@@ -120,7 +121,7 @@ def _check_depth(text: str) -> None:
             raise UsageError(f"the request is nested deeper than {JSON_DEPTH_MAX} levels")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise UsageError("the request has the same key twice in one object")
@@ -161,7 +162,7 @@ def read_query(query_string: bytes, kind: type[T]) -> T:
     except ValueError:
         raise UsageError("the address has a query that cannot be read") from None
     repeatable = {f.name for f in msgspec.structs.fields(kind) if _is_list(f.type)}  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for name, value in pairs:
         if name in repeatable:
             found.setdefault(name, []).append(value)

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from sqlite3 import Connection
-from typing import Any
 
 import msgspec
 
 from headway.model.errors import RefusedError, UsageError
 from headway.model.ids import ALPHABET, SUFFIX_CHARS
 from headway.model.job import ENDED, Job, JobSpec, State, may_follow
+from headway.model.json_types import JsonObject
 from headway.model.limits import SILENT_AFTER_S
 from headway.server.control import submit_check
 from headway.store import catalog
@@ -39,7 +39,7 @@ class ToldAttempt(msgspec.Struct):
     number: int
     state: State
     engine_word: str | None = None
-    cause: dict[str, Any] | None = None
+    cause: JsonObject | None = None
     exit_code: int | None = None
     signal: int | None = None
     created_ns: int | None = None
@@ -55,7 +55,7 @@ class Told(msgspec.Struct):
 
     uuid: str
     id: str
-    spec: dict[str, Any]
+    spec: JsonObject
     state: State
     state_since_ns: int
     submitted_ns: int

@@ -17,11 +17,12 @@ import shutil
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.home import remote_server
 from headway.home.paths import Paths, private_folder
 from headway.model.errors import UnreachableError
+from headway.model.json_types import JsonObject
 from headway.model.limits import OUTBOX_BYTES_MAX
 from headway.spool.files import OS_FILES, replace_file
 from headway.store.database import Store
@@ -212,7 +213,7 @@ class Outbox:
     def idle(self) -> bool:
         return not self._entries
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self) -> list[JsonObject]:
         """Of each monitor that jobs are sent to: whether it takes them, and if not why and since
         when.
         """

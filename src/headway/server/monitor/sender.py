@@ -22,6 +22,7 @@ from headway.home.connect import Response
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.model.job import ENDED, Attempt, Job, State
+from headway.model.json_types import JsonObject
 from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S, OUTBOX_LOOK_S, SEND_TIMEOUT_S
 from headway.model.record import GAP
 from headway.server.control.drain import is_over
@@ -73,7 +74,7 @@ class Forwarder:
         self._stopped.set()
         self.wake.set()
 
-    def condition(self) -> dict[str, Any]:
+    def condition(self) -> JsonObject:
         return {"state": "waiting" if self._error else "sending", "error": self._error or None,
                 "since": jsonform.iso(self._since_ns or None)}  # fmt: skip
 
@@ -204,7 +205,7 @@ class Forwarder:
         except LookupError as error:
             raise UnreachableError(f"the monitor does not know {job.id}: {error}") from None
 
-    def _fill_gaps(self, body: bytes, answer: dict[str, Any]) -> None:
+    def _fill_gaps(self, body: bytes, answer: JsonObject) -> None:
         """A monitor that went back to an older copy of its data lacks what we no longer have: that
         is told (P5).
         """
@@ -258,7 +259,7 @@ class Forwarder:
         while len(self._seen) > 1024:
             self._seen.pop(next(iter(self._seen)))
 
-    def _do(self, uuid: str, command: dict[str, Any]) -> None:
+    def _do(self, uuid: str, command: JsonObject) -> None:
         """As if it had been typed here."""
         with self._outbox.store.read() as c:
             pk = catalog.find_uuid(c, uuid)
@@ -321,7 +322,7 @@ class Forwarder:
         self._error, self._since_ns = "", 0
 
 
-def document(job: Job, still_open: bool) -> dict[str, Any]:
+def document(job: Job, still_open: bool) -> JsonObject:
     """What a monitor is told of a job. Its processes, exceptions and output come with the batches."""
     spec = asdict(job.spec) | {"monitor": None, "guest_of": None, "rlimits": {}}
     state = State.RUNNING if still_open and is_over(job) else job.state
@@ -334,7 +335,7 @@ def document(job: Job, still_open: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _attempt(attempt: Attempt, still_open: bool) -> dict[str, Any]:
+def _attempt(attempt: Attempt, still_open: bool) -> JsonObject:
     ended = attempt.state in ENDED
     found = asdict(attempt)
     kept = (

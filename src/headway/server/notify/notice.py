@@ -6,11 +6,11 @@ somebody has waited for it; a silence once, until the job has given a sign again
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.model.job import Attempt, Job, State
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import NOTICE_TEXT_CHARS_MAX
 from headway.store.jsonform import iso
 from headway.store.notice_queue import Change, Notice
@@ -76,7 +76,7 @@ def of_silence(job: Job, silent_s: float, sign: int, now_ns: int, wanted: Wanted
 
 
 def of_hang(
-    job: Job, finding: Mapping[str, Any], since_ns: int, now_ns: int, on: frozenset[str]
+    job: Job, finding: JsonMapping, since_ns: int, now_ns: int, on: frozenset[str]
 ) -> Notice | None:
     """What to tell of a job that hangs, once for each hang."""
     if "hung" not in on or job.spec.on_hang == "stacks":
@@ -99,7 +99,7 @@ def _notice(
     cause = attempt.cause if attempt is not None else None
     ended_ns = job.ended_ns or now_ns
     elapsed_s = max(0.0, (ended_ns - job.started_ns) / 1e9) if job.started_ns is not None else None
-    facts: dict[str, Any] = {
+    facts: JsonObject = {
         "notice": key,
         "kind": kind,
         "text": _text(job, kind, elapsed_s, waited_s, silent_s),

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from headway.model.errors import HeadwayError, NotFoundError
 from headway.model.job import Job
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     NOTICE_BACKOFF_FIRST_S,
     NOTICE_BACKOFF_MAX_S,
@@ -37,7 +38,7 @@ from headway.store.notice_queue import Change, Due, Notice
 
 log = logging.getLogger("headway.notify")
 T = TypeVar("T")
-Send = Callable[[dict[str, Any]], Outcome]
+Send = Callable[[JsonObject], Outcome]
 
 OFF_S = 60.0  # between two looks when nobody wants to be told
 IDLE_S = 30.0  # and at most when somebody does
@@ -227,7 +228,7 @@ class Notifier:
                 await self._write(lambda c: notice_queue.put(c, found, self.plan.channels, now_ns))
         self._silences.add((pk, sign))
 
-    def put_hang(self, c: Connection, job: Job, finding: dict[str, Any], since_ns: int) -> None:
+    def put_hang(self, c: Connection, job: Job, finding: JsonObject, since_ns: int) -> None:
         """In the transaction that keeps the finding."""
         if not self.plan.channels:
             return
@@ -263,7 +264,7 @@ class Notifier:
             self._sending.pop(one.pk, None)
             self._wake.set()
 
-    async def _try(self, channel: str, facts: dict[str, Any]) -> Outcome:
+    async def _try(self, channel: str, facts: JsonObject) -> Outcome:
         send = self.plan.channels.get(channel)
         if send is None:
             return Outcome(False, "no longer set")
@@ -292,7 +293,7 @@ class Notifier:
 
     # -- the API's side
 
-    async def about(self) -> dict[str, Any]:
+    async def about(self) -> JsonObject:
         wanted = self.plan.wanted
         return {
             "channels": [
@@ -304,7 +305,7 @@ class Notifier:
             "notices": await self._read(notice_queue.last, SHOWN),
         }
 
-    async def test(self) -> list[dict[str, Any]]:
+    async def test(self) -> list[JsonObject]:
         """Read the settings anew, use them from now on, and send a notification by every way at
         once.
         """

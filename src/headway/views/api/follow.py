@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from headway.model.errors import UnreachableError
+from headway.model.json_types import JsonObject
 from headway.model.limits import FOLLOW_WAIT_S
 from headway.views.api.source import Source, job_route, until_reached
 
-Answer = dict[str, Any]
+Answer = JsonObject
 
 
 class Follow:
@@ -60,7 +61,7 @@ class Follow:
         return found
 
     def _once(self, wait_s: float, source: Source) -> Answer:
-        body: dict[str, Any] = {"cursor": self.cursor, "wait_s": wait_s}
+        body: JsonObject = {"cursor": self.cursor, "wait_s": wait_s}
         if self.cursor is None and self.tail is not None:
             body["tail"] = self.tail
         if not self.records:

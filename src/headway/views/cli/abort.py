@@ -1,8 +1,7 @@
 """`hw abort ID… | SELECTION`: stop jobs, by SIGTERM and after a grace time by SIGKILL."""
 
-from typing import Any
-
 from headway.model.errors import NotFoundError
+from headway.model.json_types import JsonObject
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
@@ -13,7 +12,7 @@ _OPEN = ["waiting", "running", "stopping", "held", "unknown"]
 def command(call: Call) -> int:
     source = call.source()
 
-    def deed(job: dict[str, Any]) -> str:
+    def deed(job: JsonObject) -> str:
         try:
             job |= source.ask(job["id"], "abort")
         except NotFoundError:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import JOBS_LISTED_MAX
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
@@ -19,7 +20,7 @@ from headway.views.cli.dispatch import Call
 from headway.views.cli.output import JsonLines, Merged
 from headway.views.text import format as fmt
 
-Job = dict[str, Any]
+Job = JsonObject
 # between two looks: while something comes, and while nothing does
 _PAUSE_S, _PAUSE_MAX_S = 0.2, 1.0
 _OF_ONE_JOB: Final = ("attempt", "bytes")
@@ -56,7 +57,7 @@ class _Logs:
     def __init__(self, call: Call, server: Follow, array: Job) -> None:
         self.call, self.server, self.array = call, server, array
         self.kind = "records" if call.get("stream") == "log" else "lines"
-        self._at: dict[str, Any] = {}  # job → where to go on
+        self._at: JsonObject = {}  # job → where to go on
         self._wide = 1  # cells of the longest number of a job
 
     def begun(self) -> list[Job]:

@@ -4,9 +4,10 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import NotFoundError, RefusedError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, array_route, job_route, until_reached
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
@@ -15,7 +16,7 @@ from headway.views.text.terminal import BOLD, DIM
 
 _WAIT_S: Final = 1.0  # between two questions of --wait
 _LABEL_CELLS: Final = 12
-Array = dict[str, Any]
+Array = JsonObject
 
 
 def found(source: Source, ref: str) -> Array | None:

@@ -4,17 +4,17 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from headway.model.errors import DamagedError, NotFoundError, RefusedError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import ARTIFACT_PIECE_BYTES
 from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text import table
 
-Artifact = dict[str, Any]
+Artifact = JsonObject
 
 
 def command(call: Call) -> int:

@@ -9,9 +9,10 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import DamagedError, RefusedError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli.output import read_raw
 
@@ -22,7 +23,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 
 
 def fetch(
-    source: Source, job: dict[str, Any], below: Path = Path("assets")
+    source: Source, job: JsonObject, below: Path = Path("assets")
 ) -> Iterator[tuple[Path, int]]:
     """Bring every log up to date; yields (file, new bytes)."""
     job_id = _word(str(job["id"]))
@@ -41,7 +42,7 @@ def _word(text: str) -> str:
     return text
 
 
-def _bring_up_to_date(source: Source, job_id: str, stream: dict[str, Any], path: Path) -> int:
+def _bring_up_to_date(source: Source, job_id: str, stream: JsonObject, path: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, 0o600)

@@ -1,8 +1,7 @@
 """`hw best`: the best job by a metric, and which way was taken as better."""
 
-from typing import Any
-
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import job_route
 from headway.views.cli import compare, selection
 from headway.views.cli.dispatch import Call
@@ -54,7 +53,7 @@ def command(call: Call) -> int:
         "left_out": [job["id"] for job in failed],
     }  # fmt: skip
     if call.as_json:
-        job: dict[str, Any] = source.get(job_route(best["id"]))
+        job: JsonObject = source.get(job_route(best["id"]))
         call.terminal.put_json({**job, "metric": metric})
         return 0
     _show(call, best, metric, answer, valued)
@@ -69,8 +68,8 @@ def command(call: Call) -> int:
 
 
 def _show(
-    call: Call, best: dict[str, Any], metric: dict[str, Any], answer: dict[str, Any],
-    valued: list[dict[str, Any]],
+    call: Call, best: JsonObject, metric: JsonObject, answer: JsonObject,
+    valued: list[JsonObject],
 ) -> None:  # fmt: skip
     out = call.terminal.out
     way = "the most is best" if metric["direction"] == "max" else "the least is best"

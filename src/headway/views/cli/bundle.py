@@ -20,6 +20,7 @@ from typing import Any
 from headway import __version__
 from headway.home import paths as homes
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import BUNDLE_BYTES_MAX, BUNDLE_LOG_BYTES_MAX, BUNDLE_SERVER_LOG_BYTES_MAX
 from headway.settings.layers import Settings, load
 from headway.views.api.source import Source, job_route
@@ -84,9 +85,7 @@ def _private_file(path: Path) -> io.BufferedWriter:
         ) from None
 
 
-def _members(
-    source: Source, job: dict[str, Any], settings: Settings
-) -> Iterator[tuple[str, bytes]]:
+def _members(source: Source, job: JsonObject, settings: Settings) -> Iterator[tuple[str, bytes]]:
     """(name, content) of each file, most telling first."""
     yield "README", _README.encode()
     yield "job.json", _json(job)
@@ -100,7 +99,7 @@ def _members(
 
 
 def _asked(
-    source: Source, job: dict[str, Any], name: str, query: list[tuple[str, Any]] | None = None
+    source: Source, job: JsonObject, name: str, query: list[tuple[str, Any]] | None = None
 ) -> bytes:
     """What cannot be had is told in its place: the rest is worth having."""
     try:
@@ -109,7 +108,7 @@ def _asked(
         return _json({"error": error.message})
 
 
-def _logs(source: Source, job: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+def _logs(source: Source, job: JsonObject) -> Iterator[tuple[str, bytes]]:
     left = BUNDLE_BYTES_MAX
     for stream in reversed(source.get(job_route(job["id"], "streams"))):  # the last attempt first
         if stream["kind"] != "raw" or left <= 0:
@@ -132,7 +131,7 @@ def _logs(source: Source, job: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
         yield f"logs/{stream['attempt']}/{stream['task']}/{stream['name']}", data
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> JsonObject:
     return {
         "headway": __version__,
         "python": sys.version,
@@ -144,7 +143,7 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _settings(settings: Settings) -> dict[str, Any]:
+def _settings(settings: Settings) -> JsonObject:
     from headway.settings.schema import SETTINGS
 
     return {name: settings.get(name) for name in SETTINGS}

@@ -5,10 +5,10 @@ The definition of the cluster goes with the job: the server does not read this p
 `headway.yaml`.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.model.errors import RefusedError, UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def choose(
-    source: Source, call: Call, settings: "Settings", name: str, spec: Mapping[str, Any]
-) -> dict[str, Any]:
+    source: Source, call: Call, settings: "Settings", name: str, spec: JsonMapping
+) -> JsonObject:
     """`cluster` and `definition` of a JobSpec. `spec` is what the job asks for, so that it fits
     where it goes.
     """
@@ -42,7 +42,7 @@ def choose(
     return {"cluster": best["name"], "definition": resolve(best["name"], configured)}
 
 
-def unused_image(call: Call, spec: Mapping[str, Any]) -> list[str]:
+def unused_image(call: Call, spec: JsonMapping) -> list[str]:
     """A job file may name an image for some clusters and go to another, which is told; one that was
     typed is meant.
     """
@@ -62,21 +62,21 @@ def unused_image(call: Call, spec: Mapping[str, Any]) -> list[str]:
 
 
 def survey(
-    source: Source, configured: Mapping[str, Any], spec: Mapping[str, Any] | None = None
-) -> list[dict[str, Any]]:
+    source: Source, configured: JsonMapping, spec: JsonMapping | None = None
+) -> list[JsonObject]:
     """What the server finds out about every cluster; with `spec`, also whether such a job could run
     there.
     """
     from headway.settings.clusters import HERE
 
     asked = {**({} if HERE in configured else {HERE: {}}), **configured}
-    found: list[dict[str, Any]] = source.post(
+    found: list[JsonObject] = source.post(
         "/api/clusters", {"clusters": asked, "spec": dict(spec) if spec else None}, again=True
     )
     return found
 
 
-def emptiest(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+def emptiest(found: list[JsonObject]) -> JsonObject | None:
     """Of those that fit: where the fewest wait, then where the largest part is free; the first of
     equals.
     """
@@ -86,7 +86,7 @@ def emptiest(found: list[dict[str, Any]]) -> dict[str, Any] | None:
     )
 
 
-def _free(row: Mapping[str, Any]) -> float:
+def _free(row: JsonMapping) -> float:
     """The free part of what is scarce: GPUs where there are some, else cores."""
     for kind in ("gpus", "cpus"):
         if row["total"].get(kind):
@@ -94,7 +94,7 @@ def _free(row: Mapping[str, Any]) -> float:
     return 0.0
 
 
-def _reasons(found: list[dict[str, Any]], best: Mapping[str, Any] | None) -> list[str]:
+def _reasons(found: list[JsonObject], best: JsonMapping | None) -> list[str]:
     lines = []
     for row in sorted(found, key=lambda row: row is not best):
         if row is best:
@@ -108,7 +108,7 @@ def _reasons(found: list[dict[str, Any]], best: Mapping[str, Any] | None) -> lis
     return lines
 
 
-def free_words(row: Mapping[str, Any]) -> str:
+def free_words(row: JsonMapping) -> str:
     """`1 of 4 GPUs, 2 of 8 cores free`."""
     total, free = row["total"], row["free"]
     parts = [
@@ -121,7 +121,7 @@ def free_words(row: Mapping[str, Any]) -> str:
     return f"{', '.join(parts)} free" if parts else "free room not known"
 
 
-def waiting_words(row: Mapping[str, Any]) -> str:
+def waiting_words(row: JsonMapping) -> str:
     if not row["waiting"]:
         return "nothing waits"
     return "1 job waits" if row["waiting"] == 1 else f"{row['waiting']} jobs wait"

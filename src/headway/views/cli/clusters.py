@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.errors import RefusedError, UsageError
+from headway.model.json_types import JsonObject
 from headway.settings.layers import Settings, load
 from headway.views.api.source import Source
 from headway.views.cli import choose_cluster
@@ -70,7 +71,7 @@ def _list(call: Call, settings: Settings) -> int:
     return 0
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: JsonObject) -> list[str]:
     free = (
         "not reached"
         if row["error"] is not None
@@ -80,7 +81,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [name, str(row["engine"] or ""), str(row["running"]), str(row["waiting"]), free]
 
 
-def _node_lines(row: dict[str, Any]) -> list[str]:
+def _node_lines(row: JsonObject) -> list[str]:
     lines = [f"{row['name']}: {_definition_words(row['definition'])}"]
     if row["queue"]:
         lines.append(f"    queue  {row['queue']}")
@@ -96,7 +97,7 @@ def _node_lines(row: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _agent_lines(row: dict[str, Any], source: Source) -> list[str]:
+def _agent_lines(row: JsonObject, source: Source) -> list[str]:
     """How the agents on its nodes reach the server, where these are other machines."""
     if not row.get("tray"):
         return []
@@ -107,7 +108,7 @@ def _agent_lines(row: dict[str, Any], source: Source) -> list[str]:
     return [f"    agents  the server's socket, then TLS ({told}), then the folder {row['tray']}"]
 
 
-def _of(node: dict[str, Any], kind: str, noun: str, text: Callable[[Any], str]) -> str:
+def _of(node: JsonObject, kind: str, noun: str, text: Callable[[Any], str]) -> str:
     """`3 of 4 cores` where the engine tells what is free, else `4 cores`."""
     free, whole = node[f"free_{kind}"], node[kind]
     if whole is None:
@@ -115,7 +116,7 @@ def _of(node: dict[str, Any], kind: str, noun: str, text: Callable[[Any], str]) 
     return f"{text(whole)} {noun}" if free is None else f"{text(free)} of {text(whole)} {noun} free"
 
 
-def _definition_words(definition: dict[str, Any]) -> str:
+def _definition_words(definition: JsonObject) -> str:
     shown = {key: value for key, value in definition.items() if value not in (None, [], "")}
     return ", ".join(f"{key} {value}" for key, value in shown.items()) or "this machine"
 

@@ -3,9 +3,10 @@ are said once; of each metric the best value is shown, and the best of all is ma
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source
 from headway.views.cli import references, selection
 from headway.views.cli.dispatch import Call
@@ -17,7 +18,7 @@ from headway.views.text.terminal import BOLD, DIM, GREEN
 _TABLE_METRICS_MAX: Final = 8  # in a table of text; JSON has more
 _EQUAL_LINES: Final = 3  # of a terminal, for what is equal
 _FORMS: Final = ("json", "csv", "md", "html")
-Answer = dict[str, Any]
+Answer = JsonObject
 
 
 def command(call: Call) -> int:
@@ -86,7 +87,7 @@ def wanted(call: Call) -> str | None:
     return "max" if call.get("max") else None
 
 
-def body_of(call: Call, source: Source) -> dict[str, Any]:
+def body_of(call: Call, source: Source) -> JsonObject:
     """What the call chooses, for the server."""
     body = {
         "ids": references.several(call, source) if call.words else [],

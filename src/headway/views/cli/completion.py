@@ -7,9 +7,10 @@ server.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli.commands import COMMANDS
 from headway.views.cli.dispatch import Call, one_word
 from headway.views.cli.options import BY_KEY, EVERYWHERE, OPTIONS, STATES, STREAMS, Command
@@ -85,9 +86,9 @@ def _list(call: Call, names_of: Callable[[Call], list[str]]) -> int:
     return 0
 
 
-def _jobs(call: Call, limit: int, **more: str) -> list[dict[str, Any]]:
+def _jobs(call: Call, limit: int, **more: str) -> list[JsonObject]:
     query = [("limit", limit), ("brief", "true"), *more.items()]
-    found: list[dict[str, Any]] = call.source(start=False).get("/api/jobs", query)
+    found: list[JsonObject] = call.source(start=False).get("/api/jobs", query)
     return found
 
 

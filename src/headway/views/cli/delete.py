@@ -2,9 +2,8 @@
 their space.
 """
 
-from typing import Any
-
 from headway.model.errors import NotFoundError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import job_route
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
@@ -15,7 +14,7 @@ _ENDED = ["succeeded", "failed", "stopped"]
 def command(call: Call) -> int:
     source = call.source()
 
-    def deed(job: dict[str, Any]) -> str:
+    def deed(job: JsonObject) -> str:
         try:
             answer = source.delete(job_route(job["id"]))
         except NotFoundError:

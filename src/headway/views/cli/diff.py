@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli import compare, references
 from headway.views.cli.dispatch import Call
 from headway.views.text import code_diff, comparison, table
@@ -21,7 +22,7 @@ from headway.views.text.terminal import BOLD, DIM
 _LIKELY_SHOWN: Final = 8
 _CHANGES_SHOWN: Final = 20
 _SECTIONS: Final = ("config", "command", "packages", "environment", "hardware", "data", "node")
-Answer = dict[str, Any]
+Answer = JsonObject
 
 
 def command(call: Call) -> int:

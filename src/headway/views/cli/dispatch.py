@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli.commands import COMMANDS
 from headway.views.cli.options import Command, Parsed, Parser
 from headway.views.text.terminal import BOLD, RED, Terminal
@@ -24,7 +25,7 @@ class Call:
     def __init__(
         self,
         command: Command,
-        values: dict[str, Any],
+        values: JsonObject,
         words: list[str],
         after: list[str] | None,
         terminal: Terminal,

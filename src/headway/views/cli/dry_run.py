@@ -2,8 +2,9 @@
 both.
 """
 
-from typing import Any, Final
+from typing import Final
 
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source
 from headway.views.cli import submission
 from headway.views.cli.dispatch import Call
@@ -17,7 +18,7 @@ def show(call: Call, source: Source) -> int:
     asked = submission.wanted(source, call)
     first = asked.jobs[0] if asked.jobs else {"spec": {}, "env": {}}
     spec, env = {**asked.spec, **first["spec"]}, {**asked.env, **first["env"]}
-    found: dict[str, Any] = source.post("/api/plan", {"spec": spec, "env": env}, again=True)
+    found: JsonObject = source.post("/api/plan", {"spec": spec, "env": env}, again=True)
     variables = _variables(spec, env)
     if call.as_json:
         call.terminal.put_json(
@@ -37,7 +38,7 @@ def show(call: Call, source: Source) -> int:
     return 0
 
 
-def _variables(spec: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
+def _variables(spec: JsonObject, env: dict[str, str]) -> dict[str, str]:
     """What the submission adds to the environment; secrets by name alone."""
     secret = set(spec.get("secret_names") or [])
     named = dict.fromkeys([*spec.get("env_set", []), *(name for name in secret if name in env)])
@@ -46,7 +47,7 @@ def _variables(spec: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _job(job: dict[str, Any]) -> dict[str, Any]:
+def _job(job: JsonObject) -> JsonObject:
     return {
         "index": job["index"],
         "parameters": job["spec"].get("parameters"),
@@ -54,5 +55,5 @@ def _job(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _line(job: dict[str, Any], spec: dict[str, Any]) -> str:
+def _line(job: JsonObject, spec: JsonObject) -> str:
     return f"  {job['index']}  {fmt.shell_words(job['spec'].get('command') or spec['command'])}"

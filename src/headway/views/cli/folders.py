@@ -8,21 +8,22 @@ see.
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headway.model import folder_names as names
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError, UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from headway.settings.layers import Settings
     from headway.storage.location import Place
 
-Folder = dict[str, Any]
+Folder = JsonObject
 _LOOKED_AT_MAX: Final = 8  # places of one submission; an array may have thousands
 
 
 def settled(
-    settings: "Settings", project: Path | None, given: Sequence[Mapping[str, Any]]
+    settings: "Settings", project: Path | None, given: Sequence[JsonMapping]
 ) -> list[Folder]:
     """Those of the project with those of the job, each with the name of its account."""
     from headway.settings import data_folders as setting
@@ -56,7 +57,7 @@ def _with_account(folder: Folder, accounts: Mapping[str, Mapping[str, str]]) -> 
     return folder
 
 
-def _remote(folder: Mapping[str, Any]) -> "list[Place]":
+def _remote(folder: JsonMapping) -> "list[Place]":
     from headway.storage.location import LOCAL, parse
 
     places = [parse(folder[key]) for key in ("source", "target") if folder.get(key)]
@@ -64,7 +65,7 @@ def _remote(folder: Mapping[str, Any]) -> "list[Place]":
 
 
 def keys(
-    settings: "Settings", environ: Mapping[str, str], folders: Sequence[Mapping[str, Any]]
+    settings: "Settings", environ: Mapping[str, str], folders: Sequence[JsonMapping]
 ) -> dict[str, str]:
     """The variable that carries the accounts of these folders with their keys; empty where none is
     needed.
@@ -86,7 +87,7 @@ def keys(
     return {names.KEYS: json.dumps(found)} if found else {}
 
 
-def look(folders: Sequence[Mapping[str, Any]], env: Mapping[str, str]) -> list[str]:
+def look(folders: Sequence[JsonMapping], env: Mapping[str, str]) -> list[str]:
     """A place that is not there is told now. What cannot be reached from here may be reached by the
     job: a warning.
     """

@@ -3,10 +3,10 @@ and data that no job needs, here and in the folders of the clusters that are con
 """
 
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 
@@ -16,7 +16,7 @@ def command(call: Call) -> int:
         raise UsageError("hw gc takes options only", f"usage: {call.command.usage}")
     source = call.source()
     older_s = call.get("older_than_s")
-    body: dict[str, Any] = {"older_than_days": None if older_s is None else older_s / 86_400}
+    body: JsonObject = {"older_than_days": None if older_s is None else older_s / 86_400}
     body |= {"clusters": clusters} if (clusters := _clusters()) else {}
     dry = bool(call.get("dry_run"))
     if older_s is not None and not dry and not call.get("yes"):
@@ -30,7 +30,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def _clusters() -> dict[str, Any]:
+def _clusters() -> JsonObject:
     """The server does not read this project's settings."""
     from pathlib import Path
 
@@ -39,7 +39,7 @@ def _clusters() -> dict[str, Any]:
     return dict(load(Path.cwd()).get("clusters"))
 
 
-def _lines(found: Mapping[str, Any], verb: str) -> Iterator[str]:
+def _lines(found: JsonMapping, verb: str) -> Iterator[str]:
     what = [fmt.plural(int(found["jobs"]), "job"), *_kept(found)]
     yield f"{verb} {_listed(what)}, {fmt.size(found['bytes'])}"
     for row in found.get("clusters") or []:
@@ -49,7 +49,7 @@ def _lines(found: Mapping[str, Any], verb: str) -> Iterator[str]:
             yield f"cluster {row['cluster']}: {verb} {_listed(parts)}, {fmt.size(row['bytes'])}"
 
 
-def _kept(row: Mapping[str, Any]) -> list[str]:
+def _kept(row: JsonMapping) -> list[str]:
     """Code and data, as far as there is some."""
     names = {"snapshots": "code snapshot", "folders": "fetched folder"}
     return [fmt.plural(int(row[key]), name) for key, name in names.items() if row.get(key)]
@@ -59,7 +59,7 @@ def _listed(parts: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
-def _ask(call: Call, would: Mapping[str, Any]) -> None:
+def _ask(call: Call, would: JsonMapping) -> None:
     """Old jobs were not deleted by anybody yet, so this is asked."""
     what = f"{fmt.plural(int(would['jobs']), 'job')} with {fmt.size(would['bytes'])}"
     if not (sys.stdin and sys.stdin.isatty()):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 
@@ -18,7 +19,7 @@ def command(call: Call) -> int:
         )
     paths = [Path(word).expanduser() for word in call.words]
     kind = call.get("from_tracker")
-    source, results = call.source(), list[dict[str, Any]]()
+    source, results = call.source(), list[JsonObject]()
     for path in paths:
         if not path.exists():
             raise UsageError(
@@ -49,7 +50,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def _tell(call: Call, result: dict[str, Any]) -> None:
+def _tell(call: Call, result: JsonObject) -> None:
     out = call.terminal
     out.put(result["id"])
     what = (

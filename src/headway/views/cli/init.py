@@ -4,9 +4,10 @@ calls `pin`.
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text.terminal import BOLD, DIM, YELLOW, Terminal
@@ -59,7 +60,7 @@ def pin(
     cwd: str,
     more: Mapping[str, list[str]],
     skip: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> JsonObject:
     """Fields of a JobSpec that make it run from the code as it is now; what is left out is told.
 
     `more`: patterns of the job file, beside those of the settings. `skip`: folders that are no
@@ -99,7 +100,7 @@ def _make(
         depot.close()
 
 
-def _as_json(made: "Snapshot") -> dict[str, Any]:
+def _as_json(made: "Snapshot") -> JsonObject:
     return {
         "code": made.digest, "root": made.root, "files": made.files, "bytes": made.bytes,
         "read": made.read, "new_bytes": made.new_bytes,

@@ -1,9 +1,9 @@
 """`hw why ID --ledger`, `hw why -e EXPERIMENT --ledger`: where the time went. Called by `why.py`."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import job_route
 from headway.views.cli import references
 from headway.views.cli.dispatch import Call
@@ -30,7 +30,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def page(found: dict[str, Any], out: Output) -> Iterator[str]:
+def page(found: JsonObject, out: Output) -> Iterator[str]:
     jobs = f", {fmt.plural(found['jobs'], 'job')}" if found["jobs"] != 1 else ""
     yield f"{out.style(out.safe(found['id']), BOLD)}{jobs}: {fmt.duration(found['total_s'])} in all"
     total = found["total_s"] or 1.0

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.views.text import format as fmt
 
-Job = dict[str, Any]
+Job = JsonObject
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _WORDS_SHOWN: Final = 8
 

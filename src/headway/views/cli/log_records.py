@@ -8,16 +8,17 @@ from functools import partial
 from typing import Any
 
 from headway.model.errors import NotFoundError
+from headway.model.json_types import JsonObject
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call
 from headway.views.cli.output import JsonLines, Merged
 from headway.views.text import job_text
 
-Record = dict[str, Any]
+Record = JsonObject
 
 
-def show(call: Call, source: Source, job: dict[str, Any]) -> None:
+def show(call: Call, source: Source, job: JsonObject) -> None:
     """All records, or the last; with -f those that come, until the job is over."""
     follow = Follow(source, job["id"], tail=0, records=bool(call.get("follow")))
     query = [(key, call.get(key)) for key in ("level", "rank", "grep")]
@@ -52,7 +53,7 @@ def _put(follow: Follow, sink: Merged | JsonLines, query: list[tuple[str, Any]],
     return after
 
 
-def _pages(follow: Follow, query: list[tuple[str, Any]], after: int) -> Iterator[dict[str, Any]]:
+def _pages(follow: Follow, query: list[tuple[str, Any]], after: int) -> Iterator[JsonObject]:
     more = True
     while more:
         page = follow.ask(partial(_ask, follow.job_id, [*query, ("after", after)]))
@@ -61,12 +62,12 @@ def _pages(follow: Follow, query: list[tuple[str, Any]], after: int) -> Iterator
         query = [pair for pair in query if pair[0] != "tail"]
 
 
-def _ask(job_id: str, query: list[tuple[str, Any]], source: Source) -> dict[str, Any]:
-    found: dict[str, Any] = source.get(job_route(job_id, "records"), query)
+def _ask(job_id: str, query: list[tuple[str, Any]], source: Source) -> JsonObject:
+    found: JsonObject = source.get(job_route(job_id, "records"), query)
     return found
 
 
-def unprinted(records: list[Record]) -> list[dict[str, Any]]:
+def unprinted(records: list[Record]) -> list[JsonObject]:
     """The lines of those that nobody has printed: the others are in the output already."""
     return [line for record in records if not record.get("printed") for line in lines(record)]
 
@@ -85,9 +86,9 @@ class Beside:
         self._query = [(key, call.get(key)) for key in ("rank", "grep")]
         self._tail = call.get("tail")
         self._since = ""
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[JsonObject] = []
 
-    def laid_in(self, lines: list[dict[str, Any]], *, is_last: bool) -> list[dict[str, Any]]:
+    def laid_in(self, lines: list[JsonObject], *, is_last: bool) -> list[JsonObject]:
         """Those lines with the records that came up to the last of them; with `is_last`, all."""
         if not self._is_on:
             return lines
@@ -110,11 +111,11 @@ class Beside:
             self._is_on = False
 
 
-def _time(line: dict[str, Any]) -> str:
+def _time(line: JsonObject) -> str:
     return str(line.get("time") or "")
 
 
-def lines(record: Record) -> list[dict[str, Any]]:
+def lines(record: Record) -> list[JsonObject]:
     """Level and logger stand before the first line; the others of a text or a table come below it
     as they are.
     """

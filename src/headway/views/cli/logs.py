@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headway.model.errors import NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
 from headway.views.cli import references
@@ -22,7 +23,7 @@ from headway.views.text import job_text
 if TYPE_CHECKING:
     from headway.views.cli.log_records import Beside
 
-Job = dict[str, Any]
+Job = JsonObject
 
 
 def command(call: Call) -> int:
@@ -225,14 +226,14 @@ def _show(
     return cursor
 
 
-def _lines_from(job_id: str, query: list[tuple[str, Any]], source: Source) -> dict[str, Any]:
-    found: dict[str, Any] = source.get(job_route(job_id, "logs"), query)
+def _lines_from(job_id: str, query: list[tuple[str, Any]], source: Source) -> JsonObject:
+    found: JsonObject = source.get(job_route(job_id, "logs"), query)
     return found
 
 
 def _pages(
     follow: Follow, query: list[tuple[str, Any]], cursor: str | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """Answers from the cursor on, until the server has no more for now."""
     more = True
     while more:

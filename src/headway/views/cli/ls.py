@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 from headway.views.api.source import Source, parse
 from headway.views.cli import arrays, list_columns, selection
@@ -29,7 +30,7 @@ _NOTED: Final = (
     "waiting",
     "health",
 )  # what a note is made of
-Job = dict[str, Any]
+Job = JsonObject
 
 
 def command(call: Call) -> int:

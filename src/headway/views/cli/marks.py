@@ -3,21 +3,21 @@
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from headway.model.errors import NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays, references
 from headway.views.cli.dispatch import Call
 from headway.views.console.feed import of_array
 
-Job = dict[str, Any]
+Job = JsonObject
 
 
 def change(
     call: Call,
     words: list[str],
-    changes: Callable[[Job], dict[str, Any]],
+    changes: Callable[[Job], JsonObject],
     said: Callable[[Job], str],
 ) -> int:
     """Change each job that a word means; a word may hold several, separated by commas. An array

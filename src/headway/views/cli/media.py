@@ -2,8 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.views.api.source import job_route
 from headway.views.cli.dispatch import Call, one_word
 from headway.views.text import format as fmt
@@ -20,7 +20,7 @@ def command(call: Call) -> int:
     ref = one_word(call, "the id of a job")
     source = call.source()
     names = call.get("metrics") or [None]
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     for name in names:
         rows += source.get(job_route(ref, "media"), [("name", name), ("limit", 10_000)])
     if call.get("output"):
@@ -51,7 +51,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def _save(call: Call, ref: str, rows: list[dict[str, Any]], folder: Path) -> None:
+def _save(call: Call, ref: str, rows: list[JsonObject], folder: Path) -> None:
     """One file each, `NAME-STEP-NUMBER.SUFFIX`, and a list of them in `media.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     source = call.source()

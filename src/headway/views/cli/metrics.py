@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.model.errors import NotFoundError
+from headway.model.json_types import JsonObject
 from headway.model.limits import JOBS_LISTED_MAX
 from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays, references
@@ -15,8 +16,8 @@ from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text import table
 
-Series = dict[str, list[dict[str, Any]]]
-Job = dict[str, Any]
+Series = dict[str, list[JsonObject]]
+Job = JsonObject
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 

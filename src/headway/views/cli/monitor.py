@@ -14,6 +14,7 @@ from typing import Any, Final
 from headway.home import paths as homes
 from headway.home import remote_server
 from headway.model.errors import RefusedError, UnreachableError, UsageError
+from headway.model.json_types import JsonObject
 from headway.settings import monitor_settings
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
@@ -77,12 +78,12 @@ def _asked(call: Call, before: monitor_settings.Listen | None) -> monitor_settin
     return monitor_settings.Listen(address, names)
 
 
-def _start(call: Call, changed: bool) -> dict[str, Any]:
+def _start(call: Call, changed: bool) -> JsonObject:
     """This home's server with its network address; one that listens elsewhere, or nowhere, is
     started again.
     """
     source = call.source()
-    about: dict[str, Any] = source.get("/api/server")
+    about: JsonObject = source.get("/api/server")
     if changed or not about.get("monitor") or about["monitor"].get("error"):
         _stop_server(source)
         source = call.source()
@@ -113,7 +114,7 @@ def _in_foreground(call: Call, paths: homes.Paths, listen: monitor_settings.List
     os.execve(argv[0], argv, server_env(paths.home))  # noqa: S606  (our own server, in our place)
 
 
-def _tell(call: Call, about: dict[str, Any]) -> None:
+def _tell(call: Call, about: JsonObject) -> None:
     found = about.get("monitor")
     if not isinstance(found, dict):
         raise UnreachableError(

@@ -8,7 +8,9 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
+
+from headway.model.json_types import JsonMapping
 
 _READ_BYTES_MAX: Final = 4 << 20  # names of libraries stand near the beginning or the end
 _ELF: Final = b"\x7fELF"
@@ -16,7 +18,7 @@ _LIBRARY: Final = re.compile(rb"\0lib(?:mpi|mpich|mpi_cxx|mpi_mpifh|pmpi)\.so")
 _IMPORT: Final = re.compile(rb"^\s*(?:from|import)\s+mpi4py\b", re.MULTILINE)
 
 
-def warn(spec: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+def warn(spec: JsonMapping, env: Mapping[str, str]) -> list[str]:
     """What to say of a submission: nothing, or one sentence."""
     count = spec.get("processes") or 1
     if count == 1 or spec.get("launcher") == "mpirun" or spec.get("roles"):

@@ -3,9 +3,9 @@ a test.
 """
 
 from datetime import UTC, datetime
-from typing import Any
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text import table
@@ -46,7 +46,7 @@ def _test(call: Call) -> int:
     return 1 if failed else 0
 
 
-def _hint(call: Call, answer: dict[str, Any]) -> list[str]:
+def _hint(call: Call, answer: JsonObject) -> list[str]:
     """Where to say it: the files that the server reads, which need not be those that this shell
     would read.
     """
@@ -81,7 +81,7 @@ def _show(call: Call) -> int:
     return 0
 
 
-def _table(call: Call, notices: list[dict[str, Any]]) -> list[str]:
+def _table(call: Call, notices: list[JsonObject]) -> list[str]:
     titles = ("when", "job", "what", "by", "state")
     columns = [table.Column(title, keep=table.ALWAYS) for title in titles]
     columns += [table.Column("tries", right=True), table.Column("result", keep=1, limit=200)]

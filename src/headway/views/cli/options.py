@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.value import Value
 
 Read = Callable[[str, str], Any]  # (text, name of the option) -> value, or UsageError
@@ -56,7 +57,7 @@ class Command(Value):
 class Parsed:
     def __init__(self) -> None:
         self.command: Command | None = None
-        self.values: dict[str, Any] = {}
+        self.values: JsonObject = {}
         self.words: list[str] = []
         # what stood behind `--`, for verbs that do not take a command
         self.after: list[str] | None = None
@@ -768,9 +769,9 @@ class Parser:
             parsed.words.append(rest.pop(0))
             rest = self._take_options(rest, given)
 
-    def _values(self, given: Given) -> dict[str, Any]:
+    def _values(self, given: Given) -> JsonObject:
         allowed = (*(self.command.options if self.command else ()), *EVERYWHERE)
-        values: dict[str, Any] = {}
+        values: JsonObject = {}
         for option, name, text in given:
             if option.key not in allowed:
                 raise self._unknown(name)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
@@ -92,7 +93,7 @@ class Exact:
         self.sinks = {"stdout": Sink(out), "stderr": Sink(err)}
         self.offsets = dict.fromkeys(STREAMS, 0)
 
-    def take(self, answer: dict[str, Any]) -> None:
+    def take(self, answer: JsonObject) -> None:
         done = bool(answer.get("done"))
         newest = max(
             [self.attempt, *(int(e.get("attempt") or 0) for e in answer.get("events") or [])]
@@ -153,7 +154,7 @@ class Merged:
         self.rank_width = len(str(max(ranks - 1, 0)))
         self.closed = False
 
-    def take(self, answer: dict[str, Any]) -> None:
+    def take(self, answer: JsonObject) -> None:
         batch: list[str] = []
         target: Output | None = None
         for line in answer.get("lines") or []:
@@ -166,7 +167,7 @@ class Merged:
         if target is not None:
             self._write(target, batch)
 
-    def line(self, line: dict[str, Any], output: Output) -> str:
+    def line(self, line: JsonObject, output: Output) -> str:
         rank = line.get("rank")
         who = str(rank) if rank is not None else output.safe(str(line.get("task") or "agent"))
         when = line.get("time") or (
@@ -189,7 +190,7 @@ class JsonLines:
         self.out = out
         self.closed = False
 
-    def take(self, answer: dict[str, Any]) -> None:
+    def take(self, answer: JsonObject) -> None:
         try:
             self.out.write_bytes(
                 "".join(json.dumps(line) + "\n" for line in answer.get("lines") or []).encode()

@@ -9,9 +9,9 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from headway.model.errors import HeadwayError, NotFoundError, RefusedError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
@@ -33,7 +33,7 @@ def command(call: Call) -> int:
     if len(call.words) != 2 or call.after:
         raise UsageError("hw page export takes one id of a job", f"usage: {call.command.usage}")
     source = call.source()
-    job: dict[str, Any] = source.get(job_route(call.words[1]))
+    job: JsonObject = source.get(job_route(call.words[1]))
     page = build(*_program(source), _data(source, job), job["id"])
     file = Path(call.get("output") or f"{job['id']}.html")
     try:
@@ -64,7 +64,7 @@ def _program(source: Source) -> tuple[str, str]:
     return script, style
 
 
-def _data(source: Source, job: dict[str, Any]) -> dict[str, Any]:
+def _data(source: Source, job: JsonObject) -> JsonObject:
     names = source.get(job_route(job["id"], "names"))[:_NAMES_ALL]
     charts = []
     for start in range(0, len(names), _NAMES):
@@ -82,10 +82,10 @@ def _data(source: Source, job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lines(source: Source, job_id: str) -> dict[str, Any]:
+def _lines(source: Source, job_id: str) -> JsonObject:
     """The end of the log, which is where things end."""
     route = job_route(job_id, "lines")
-    found: dict[str, Any] = source.get(route, [("tail", "true"), ("count", _LINES)])
+    found: JsonObject = source.get(route, [("tail", "true"), ("count", _LINES)])
     while found["first"] > 0 and len(found["lines"]) < _LINES_ALL:
         first = max(0, found["first"] - _LINES)
         before = source.get(route, [("first", first), ("count", found["first"] - first)])
@@ -94,8 +94,8 @@ def _lines(source: Source, job_id: str) -> dict[str, Any]:
     return found
 
 
-def _parts(source: Source, job_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _parts(source: Source, job_id: str) -> JsonObject:
+    found: JsonObject = {}
     for part in _PARTS:
         try:
             found[part] = source.get(job_route(job_id, part))
@@ -108,7 +108,7 @@ def _parts(source: Source, job_id: str) -> dict[str, Any]:
     return found
 
 
-def build(script: str, style: str, data: dict[str, Any], title: str) -> str:
+def build(script: str, style: str, data: JsonObject, title: str) -> str:
     script = script.replace("</script", "<\\/script")
     text = json.dumps(data).replace("<", "\\u003c")
     policy = _POLICY.format(script=_checksum(script), style=_checksum(style))

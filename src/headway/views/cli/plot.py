@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source
 from headway.views.cli import compare
 from headway.views.cli.dispatch import Call
@@ -21,7 +22,7 @@ _ROWS: Final = 18
 _REFRESH_S: Final = 1.0
 _FILE_PIXELS: Final = 1600
 _FORMS: Final = (".png", ".svg", ".html")
-Answer = dict[str, Any]
+Answer = JsonObject
 
 
 def command(call: Call) -> int:

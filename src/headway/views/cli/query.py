@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
 from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays, log_records, references
@@ -32,7 +33,7 @@ _AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
 def command(call: Call) -> int:
     source = call.source()
     refs = references.several(call, source)
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     worst = 0
     for ref in refs:
         try:
@@ -56,18 +57,18 @@ def command(call: Call) -> int:
     return worst
 
 
-def _provenance(source: Source, job_id: str) -> dict[str, Any] | None:
+def _provenance(source: Source, job_id: str) -> JsonObject | None:
     """Where code and environment come from (capability 30); collected after the start, so it may
     not be there yet.
     """
     try:
-        found: dict[str, Any] | None = source.get(job_route(job_id, "provenance"))
+        found: JsonObject | None = source.get(job_route(job_id, "provenance"))
     except NotFoundError:  # a server older than this command
         return None
     return found
 
 
-def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool, alone: bool) -> None:
+def _show(call: Call, source: Source, job: JsonObject, *, first: bool, alone: bool) -> None:
     events = source.get(job_route(job["id"], "events"))
     if fmt.is_over(job) and job.get("usage"):
         job["usage"] = _whole_usage(source, job)
@@ -92,9 +93,7 @@ def _lines_wanted(others: int, out: Output, alone: bool) -> int:
     return min(max(room, QUERY_TAIL_LINES_MIN), QUERY_TAIL_LINES)
 
 
-def page(
-    job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime
-) -> list[str]:
+def page(job: JsonObject, events: list[JsonObject], out: Output, now: datetime) -> list[str]:
     """The part of the page that needs no log."""
     lines = [job_text.state_line(job, out, now)]
     if job["state"] in ("failed", "stopped", "unknown", "held"):
@@ -115,7 +114,7 @@ def _fact(label: str, text: str) -> str:
     return job_text.fact(label, text, _LABEL_CELLS)
 
 
-def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
+def _fact_lines(job: JsonObject, out: Output, now: datetime) -> list[str]:
     times = [("submitted", "submitted_at"), ("started", "started_at"), ("ended", "ended_at")]
     told = " · ".join(
         f"{word} {fmt.local_time(job[key], now)}" for word, key in times if job.get(key)
@@ -159,7 +158,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     return [*lines, _fact("metrics", metrics)] if metrics else lines
 
 
-def _command_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
+def _command_facts(job: JsonObject) -> list[tuple[str, str]]:
     """The command; of roles a line for each, `worker ×2  python train.py`."""
     roles = job.get("roles") or []
     if not roles:
@@ -173,7 +172,7 @@ def _command_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
     return [("" if number else "roles", line) for number, line in enumerate(lines)]
 
 
-def _elapsed_words(job: dict[str, Any], now: datetime) -> str:
+def _elapsed_words(job: JsonObject, now: datetime) -> str:
     """`1 h 12 min since the first start · 40 min of it running`; the second where a hold or a retry
     parts them.
     """
@@ -186,7 +185,7 @@ def _elapsed_words(job: dict[str, Any], now: datetime) -> str:
     return f"{fmt.duration(total_s)} since the {'first ' * retried}start · {fmt.duration(ran_s)} of it running"
 
 
-def _way_words(job: dict[str, Any]) -> str:
+def _way_words(job: JsonObject) -> str:
     """How the agents of the last attempt reach the server, where it is not simply its socket."""
     tasks = (job.get("attempts") or [{}])[-1].get("tasks") or []
     ways = sorted({str(task["way"]) for task in tasks if task.get("way")})
@@ -198,7 +197,7 @@ def _way_words(job: dict[str, Any]) -> str:
     )
 
 
-def _folder_words(folder: dict[str, Any]) -> str:
+def _folder_words(folder: JsonObject) -> str:
     """`./data from az://datasets/voc20, read only`."""
     words = f"./{folder['name']}"
     words += f" from {folder['source']}" if folder.get("source") else ""
@@ -207,7 +206,7 @@ def _folder_words(folder: dict[str, Any]) -> str:
     return words + (f", mounted with {folder['mount']}" if folder.get("mount") else "")
 
 
-def _attempt_lines(job: dict[str, Any], now: datetime) -> list[str]:
+def _attempt_lines(job: JsonObject, now: datetime) -> list[str]:
     """The story of every attempt with its cause, once there is more than one or another is to come."""
     attempts = job.get("attempts") or []
     retries = job.get("retries") or {}
@@ -230,7 +229,7 @@ def _retries_words(count: int) -> str:
     return "1 retry" if count == 1 else f"{count} retries"
 
 
-def _attempt_words(attempt: dict[str, Any], now: datetime) -> str:
+def _attempt_words(attempt: JsonObject, now: datetime) -> str:
     """`1  failed after 3 s on node1: exited with code 1 → retry 1 of 3`."""
     started, ended = fmt.moment(attempt.get("started_at")), fmt.moment(attempt.get("ended_at"))
     took = (
@@ -248,12 +247,12 @@ def _attempt_words(attempt: dict[str, Any], now: datetime) -> str:
     return words + (f" → {then}" if then else "")
 
 
-def _no_retry_words(attempt: dict[str, Any]) -> str:
+def _no_retry_words(attempt: JsonObject) -> str:
     """Why no retry followed, where some were asked for."""
     return str((attempt.get("cause") or {}).get("no_retry") or "")
 
 
-def _engine_words(job: dict[str, Any]) -> str:
+def _engine_words(job: JsonObject) -> str:
     """The engine's own words (capability 60), where it has any to say."""
     if job.get("engine") in (None, "local"):
         return ""
@@ -265,7 +264,7 @@ def _engine_words(job: dict[str, Any]) -> str:
     return " · ".join(str(word) for word in words if word)
 
 
-def _attach_words(job: dict[str, Any]) -> str:
+def _attach_words(job: JsonObject) -> str:
     """The way in; where an engine has one of its own, that one (capability 60)."""
     words, short = job.get("attach"), fmt.suffix(job["id"])
     if not words:
@@ -280,13 +279,13 @@ def _attach_words(job: dict[str, Any]) -> str:
     return f"hw ssh {short}   runs: {fmt.shell_words(words)}"
 
 
-def _reserved_words(job: dict[str, Any]) -> str:
+def _reserved_words(job: JsonObject) -> str:
     if not job.get("reserved") or job["state"] in fmt.ENDED:
         return ""
     return f"it only holds its nodes, for a shell; to free them: hw release {fmt.suffix(job['id'])}"
 
 
-def _code_words(provenance: dict[str, Any], snapshot: str | None) -> str:
+def _code_words(provenance: JsonObject, snapshot: str | None) -> str:
     git = provenance.get("git") or {}
     if not git.get("commit") and not snapshot:
         return ""
@@ -299,7 +298,7 @@ def _code_words(provenance: dict[str, Any], snapshot: str | None) -> str:
     return " · ".join(word for word in words if word)
 
 
-def _surroundings_words(provenance: dict[str, Any]) -> str:
+def _surroundings_words(provenance: JsonObject) -> str:
     packages = len(provenance.get("packages") or {})
     python = f"Python {provenance['python']}" if provenance.get("python") else ""
     who = "@".join(str(provenance[key]) for key in ("user", "host") if provenance.get(key))
@@ -308,7 +307,7 @@ def _surroundings_words(provenance: dict[str, Any]) -> str:
     )
 
 
-def _config_words(job: dict[str, Any]) -> str:
+def _config_words(job: JsonObject) -> str:
     config = job.get("config") or {}
     if not isinstance(config, dict):
         return str(config)
@@ -320,11 +319,11 @@ def _config_words(job: dict[str, Any]) -> str:
     )
 
 
-def _progress_lines(trackers: list[dict[str, Any]]) -> list[str]:
+def _progress_lines(trackers: list[JsonObject]) -> list[str]:
     """`epoch 40/100 (rank 0) · 2/s · 30 s left`; `epoch 40–41/100 (8 ranks) · …`: ranks share a
     line. In the order they started; of many those that run, then the newest.
     """
-    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    alike: dict[tuple[Any, ...], list[JsonObject]] = {}
     for tracker in trackers:
         own = (
             (_position_words([tracker]),)
@@ -347,7 +346,7 @@ def _progress_lines(trackers: list[dict[str, Any]]) -> list[str]:
     )
 
 
-def _tracker_name(tracker: dict[str, Any]) -> str:
+def _tracker_name(tracker: JsonObject) -> str:
     return " ".join(str(word) for word in tracker.get("msg") or []) or "progress"
 
 
@@ -357,7 +356,7 @@ def _ranks_words(ranks: list[int]) -> str:
     return f" (rank {ranks[0]})" if len(ranks) == 1 else f" ({len(ranks)} ranks)"
 
 
-def _position_words(group: list[dict[str, Any]]) -> str:
+def _position_words(group: list[JsonObject]) -> str:
     """Of several ranks, from the last to the first of them."""
     first = group[0]
     if first.get("source") == "folder":
@@ -370,7 +369,7 @@ def _position_words(group: list[dict[str, Any]]) -> str:
     return f"{_tracker_name(first)} {'–'.join(ends)}{total}"
 
 
-def _speed_words(group: list[dict[str, Any]]) -> str:
+def _speed_words(group: list[JsonObject]) -> str:
     """The mean speed of the ranks, and the time that the slowest of them needs."""
     state = group[0].get("state")
     if state != "running":
@@ -386,7 +385,7 @@ def _speed_words(group: list[dict[str, Any]]) -> str:
     )
 
 
-def _whole_usage(source: Source, job: dict[str, Any]) -> dict[str, Any]:
+def _whole_usage(source: Source, job: JsonObject) -> JsonObject:
     """Of a job that is over: means over its life, not its last sample, when it did nothing any
     more.
     """
@@ -408,7 +407,7 @@ def _whole_usage(source: Source, job: dict[str, Any]) -> dict[str, Any]:
     return {**kept, **means, "whole": True}
 
 
-def _usage_words(found: dict[str, Any]) -> str:
+def _usage_words(found: JsonObject) -> str:
     """The last sample, or means over the job's life: of one rank where there are several."""
     each = " each" if (found.get("ranks") or 0) > 1 else ""
     cpu, gpu = found.get("cpu_percent"), found.get("gpu_percent")
@@ -432,7 +431,7 @@ def _brief(value: Any) -> str:
     return text if len(text) <= _VALUE_CHARS_MAX else f"{text[: _VALUE_CHARS_MAX - 1]}…"
 
 
-def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Output) -> list[str]:
+def _failure_lines(job: JsonObject, events: list[JsonObject], out: Output) -> list[str]:
     """The verdict of the end, then the traceback of the rank that failed first (capability 40)."""
     first = job_text.first_failure(job, events)
     text, tail = job_text.verdict(job, first)
@@ -445,7 +444,7 @@ def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Outpu
     )
 
 
-def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
+def _process_lines(job: JsonObject, out: Output, now: datetime) -> list[str]:
     found = job_text.processes(job)
     if not found:
         return [_fact("processes", "none" if job["state"] in fmt.ENDED else "none yet")]
@@ -463,7 +462,7 @@ def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]
 
 
 def _alike(
-    columns: list[table.Column], found: list[dict[str, Any]], cells: list[list[str]]
+    columns: list[table.Column], found: list[JsonObject], cells: list[list[str]]
 ) -> tuple[list[table.Column], list[list[str]]]:
     """A row for all processes of one task that are in one state and ended in one way; pids and
     times are left out.
@@ -478,7 +477,7 @@ def _alike(
     ]
 
 
-def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
+def _process_cells(process: JsonObject, now: datetime) -> list[str]:
     started, ended = fmt.moment(process.get("started_at")), fmt.moment(process.get("ended_at"))
     took = ((ended or now) - started).total_seconds() if started else None
     end = ""
@@ -493,7 +492,7 @@ def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
     ]  # fmt: skip
 
 
-def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> list[str]:
+def _log_lines(source: Source, job: JsonObject, out: Output, tail: int) -> list[str]:
     if not job.get("started_at") and job["state"] in fmt.ENDED:
         return [
             _fact(
@@ -544,7 +543,7 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> l
     ]
 
 
-def _brief_line(line: dict[str, Any], out: Output) -> dict[str, Any]:
+def _brief_line(line: JsonObject, out: Output) -> JsonObject:
     """Two rows of a terminal at most: one long line must not push the rest of the page away."""
     text = display.collapse(str(line.get("text", "")))
     if out.columns is None or len(text) <= 2 * out.columns:
@@ -552,7 +551,7 @@ def _brief_line(line: dict[str, Any], out: Output) -> dict[str, Any]:
     return {**line, "text": text[: 2 * out.columns - 1] + "…"}
 
 
-def _path_lines(job: dict[str, Any], out: Output) -> list[str]:
+def _path_lines(job: JsonObject, out: Output) -> list[str]:
     """Where every rank's log lies; on a terminal, of many ranks the folders only."""
     found = [
         (process["rank"], name, str(path))
@@ -566,7 +565,7 @@ def _path_lines(job: dict[str, Any], out: Output) -> list[str]:
     return [_fact("logs", ""), *(f"    {out.safe(line)}" for line in lines)] if lines else []
 
 
-def _fetch(call: Call, source: Source, job: dict[str, Any]) -> None:
+def _fetch(call: Call, source: Source, job: JsonObject) -> None:
     from headway.views.cli.assets import fetch
 
     for path, new in fetch(source, job):

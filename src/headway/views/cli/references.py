@@ -6,9 +6,10 @@ ask first, unless it was an id.
 
 import re
 import sys
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
 
@@ -46,7 +47,7 @@ def several(call: Call, source: Source) -> list[str]:
     return ids
 
 
-def found(call: Call, source: Source, word: str) -> dict[str, Any]:
+def found(call: Call, source: Source, word: str) -> JsonObject:
     """`{id, uuid, kind, state, said}`; how it was chosen is said on stderr."""
     meant = look_up(source, word)
     if meant["said"] and word == LAST and not call.words:
@@ -58,13 +59,13 @@ def found(call: Call, source: Source, word: str) -> dict[str, Any]:
     return meant
 
 
-def look_up(source: Source, word: str) -> dict[str, Any]:
+def look_up(source: Source, word: str) -> JsonObject:
     if not _WORD.match(word) or ".." in word:
         raise NotFoundError(
             f'no job has the id "{word[:80]}"',
             "hw ls shows the jobs; a unique ending of an id, a name or `last` will do",
         )
-    meant: dict[str, Any] = source.get("/api/find", [("ref", word)])
+    meant: JsonObject = source.get("/api/find", [("ref", word)])
     return meant
 
 
@@ -83,7 +84,7 @@ def to_change(call: Call, source: Source, words: list[str], verb: str) -> list[s
     return ids
 
 
-def _ask(call: Call, meant: dict[str, Any], verb: str) -> None:
+def _ask(call: Call, meant: JsonObject, verb: str) -> None:
     said = call.terminal.err.safe(meant["said"])
     if not (sys.stdin and sys.stdin.isatty()):
         raise UsageError(

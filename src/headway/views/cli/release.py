@@ -1,7 +1,6 @@
 """`hw release ID… | SELECTION`: free jobs that are held after they failed. They end as they failed."""
 
-from typing import Any
-
+from headway.model.json_types import JsonObject
 from headway.views.cli import selection
 from headway.views.cli.dispatch import Call
 
@@ -9,7 +8,7 @@ from headway.views.cli.dispatch import Call
 def command(call: Call) -> int:
     source = call.source()
 
-    def deed(job: dict[str, Any]) -> str:
+    def deed(job: JsonObject) -> str:
         job |= source.ask(job["id"], "release")
         return f"{job['id']}  released"
 

@@ -8,9 +8,10 @@ of both runs, and the metric traces are compared step by step.
 import os
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError, RefusedError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli import references, submission
 from headway.views.cli.dispatch import Call
@@ -26,7 +27,7 @@ _SETTLE_S: Final = 15.0  # for what the agent sends after the end: points, prove
 _SHOWN: Final = 12
 _LEFT_OUT: Final = (".git", "__pycache__")
 _PARTS: Final = ("packages", "environment", "hardware", "data", "node", "command", "config")
-Job = dict[str, Any]
+Job = JsonObject
 
 
 def command(call: Call) -> int:
@@ -132,7 +133,7 @@ def _matches(call: Call, source: Source, old: Job, new: Job, tolerance: float) -
         time.sleep(_LOOK_S)
 
 
-def _differs(answer: dict[str, Any], *, restored: bool) -> dict[str, list[dict[str, Any]]]:
+def _differs(answer: JsonObject, *, restored: bool) -> dict[str, list[JsonObject]]:
     """What the records of both say is different, but for the folder that we made ourselves."""
     found = {}
     for part in _PARTS:
@@ -173,9 +174,9 @@ def _verdict(old: Job, new: Job, matches: list[Match], tolerance: float) -> tupl
 
 
 def _object(
-    old: Job, new: Job, verdict: str, is_same: bool, matches: list[Match], differs: dict[str, Any],
+    old: Job, new: Job, verdict: str, is_same: bool, matches: list[Match], differs: JsonObject,
     folder: Path | None, tolerance: float,
-) -> dict[str, Any]:  # fmt: skip
+) -> JsonObject:  # fmt: skip
     def plain(value: float | None) -> float | str | None:
         return value if value is None or value - value == 0 else str(value)
 
@@ -195,7 +196,7 @@ def _object(
 
 def _show(
     call: Call, old: Job, new: Job, verdict: str, is_same: bool, matches: list[Match],
-    differs: dict[str, list[dict[str, Any]]], tolerance: float,
+    differs: dict[str, list[JsonObject]], tolerance: float,
 ) -> None:  # fmt: skip
     out = call.terminal.out
     color = GREEN if is_same else RED

@@ -2,9 +2,8 @@
 only then is the old one stopped, so that a refused submission costs nothing (capability 5).
 """
 
-from typing import Any
-
 from headway.model.errors import NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays, references, selection, submission
 from headway.views.cli.dispatch import Call
@@ -23,9 +22,9 @@ def command(call: Call) -> int:
     source = call.source()
     if not call.words:
         return _chosen(call, source)
-    made: list[dict[str, Any]] = []
+    made: list[JsonObject] = []
 
-    def deed(job: dict[str, Any]) -> str:
+    def deed(job: JsonObject) -> str:
         made.append(_again(call, source, job["id"]))
         if not call.as_json:
             tell = arrays.tell_way_back if made[-1].get("is_array") else tell_way_back
@@ -49,9 +48,9 @@ def _chosen(call: Call, source: Source) -> int:
     """Those that a selection finds. There -e and -c say which, so the new ones stay in their
     experiment and cluster.
     """
-    made: list[dict[str, Any]] = []
+    made: list[JsonObject] = []
 
-    def deed(job: dict[str, Any]) -> str:
+    def deed(job: JsonObject) -> str:
         made.append(_again(call, source, job["id"], chosen=True))
         return f"{job['id']} → {made[-1]['id']}"
 
@@ -61,7 +60,7 @@ def _chosen(call: Call, source: Source) -> int:
     return worst
 
 
-def _again(call: Call, source: Source, ref: str, *, chosen: bool = False) -> dict[str, Any]:
+def _again(call: Call, source: Source, ref: str, *, chosen: bool = False) -> JsonObject:
     """The server stores the new job before it asks the old one to stop."""
     try:
         old = source.get(job_route(ref))

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import FOLLOW_WAIT_S
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
@@ -49,7 +50,7 @@ def command(call: Call) -> int:
 
 
 def submit_and_attend(
-    call: Call, source: Source, submit: Callable[[], dict[str, Any]] | None = None
+    call: Call, source: Source, submit: Callable[[], JsonObject] | None = None
 ) -> int:
     """Submit, follow to the end, and exit as the job does. From here on, Ctrl-C and other signals
     are for the job.
@@ -95,7 +96,7 @@ def _not_startable(refusal: str) -> int | None:
     return None
 
 
-def _attend(call: Call, source: Source, job: dict[str, Any], signals: Signals) -> dict[str, Any]:
+def _attend(call: Call, source: Source, job: JsonObject, signals: Signals) -> JsonObject:
     """The job object of the end. A person who leaves the live view leaves as by a signal: its exit
     is not known yet.
     """
@@ -129,13 +130,13 @@ class Plain:
     those of the job.
     """
 
-    def __init__(self, call: Call, source: Source, job: dict[str, Any]) -> None:
+    def __init__(self, call: Call, source: Source, job: JsonObject) -> None:
         self.terminal: Terminal = call.terminal
         self.job, self.job_id = job, str(job["id"])
         self.told_state = ""
         self.told_closed = False
         self.patient_until = time.monotonic() + _PATIENCE_S
-        self.events: list[dict[str, Any]] = []
+        self.events: list[JsonObject] = []
         self.ranks = max(job_text.count_processes(job), int(job.get("processes") or 1))
         several = self.ranks > 1
         self.follow = Follow(
@@ -149,7 +150,7 @@ class Plain:
             else Exact(self.follow, out, err)
         )
 
-    def to_the_end(self) -> dict[str, Any]:
+    def to_the_end(self) -> JsonObject:
         for answer in self.follow.answers(self._wait_s):
             state = str(answer.get("state"))
             # what it writes comes after that; every other state after what it wrote
@@ -193,7 +194,7 @@ class Plain:
         told = source.get(job_route(self.job_id, "why"))
         return told.get("verdict") if told.get("state") == "waiting" else None
 
-    def _tell_events(self, events: list[dict[str, Any]]) -> None:
+    def _tell_events(self, events: list[JsonObject]) -> None:
         for event in events:
             if event.get("type") in _KEPT_EVENTS and len(self.events) < _EVENTS_MAX:
                 self.events.append(event)
@@ -201,7 +202,7 @@ class Plain:
             if words:
                 self.terminal.say(f"hw: {self.terminal.err.safe(words)}")
 
-    def _tell_records(self, records: list[dict[str, Any]]) -> None:
+    def _tell_records(self, records: list[JsonObject]) -> None:
         """Records of `logging` that the program keeps to itself; what it prints is in its output."""
         from headway.views.cli import log_records
 
@@ -224,7 +225,7 @@ class Plain:
         self.terminal.say("hw: the server is back")
 
 
-def exit_code(job: dict[str, Any]) -> int:
+def exit_code(job: JsonObject) -> int:
     """The job's exit as a shell would tell it. What is not known, or never ran, is our own failure."""
     if job.get("signal") is not None:
         return 128 + int(job["signal"])

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call, complain
 from headway.views.text import format as fmt
 
 KEYS: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match", "where")
 _SHOWN_MAX: Final = 20
-Job = dict[str, Any]
+Job = JsonObject
 
 
 def states_of(call: Call) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from headway.home import paths as homes
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import LOOP_LAG_TOLD_S
 from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
@@ -61,7 +62,7 @@ def _status(call: Call) -> int:
     return 0
 
 
-def _tell(call: Call, found: dict[str, Any]) -> None:
+def _tell(call: Call, found: JsonObject) -> None:
     if call.as_json:
         call.terminal.put_json({**{key: found.get(key) for key in _STATUS_KEYS}, **found})
         return
@@ -85,7 +86,7 @@ def _tell(call: Call, found: dict[str, Any]) -> None:
         call.terminal.put(f"{label:<10}{out.safe(text)}")
 
 
-def clock_words(found: dict[str, Any]) -> str:
+def clock_words(found: JsonObject) -> str:
     """That the clock of the server's machine was set while it ran."""
     steps = found.get("clock_steps") or []
     if not steps:
@@ -94,7 +95,7 @@ def clock_words(found: dict[str, Any]) -> str:
     return f"was set by {last['step_s']:+.1f} s at {last['at']}; how long jobs took is by their own clocks"
 
 
-def lag_words(found: dict[str, Any]) -> str:
+def lag_words(found: JsonObject) -> str:
     """Whether something has held the server's event loop so long that a person would notice."""
     lag = found.get("loop_lag") or {}
     if lag.get("worst_s", 0.0) < LOOP_LAG_TOLD_S:
@@ -103,7 +104,7 @@ def lag_words(found: dict[str, Any]) -> str:
     return f"every answer was late by {lag['worst_s']:.1f} s at {lag['worst_at']}{recent}"
 
 
-def agent_words(found: dict[str, Any]) -> str:
+def agent_words(found: JsonObject) -> str:
     """Where agents on other machines come in, and how many came which way."""
     agents, ways = found.get("agents") or {}, found.get("ways") or {}
     parts = [f"over TLS at {', '.join(agents['addresses'])}"] if agents.get("addresses") else []

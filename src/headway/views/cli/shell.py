@@ -4,9 +4,9 @@ terminal.
 
 import os
 import sys
-from typing import Any
 
 from headway.model.errors import RefusedError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli import references
 from headway.views.cli.dispatch import Call
@@ -42,7 +42,7 @@ def _without_terminal(argv: list[str], engine: str) -> list[str]:
 
 def way_in(
     source: Source, ref: str, rank: int | None = None, task: str | None = None
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[JsonObject, list[str]]:
     """The job, and argv of a shell beside it; what to type instead where it has none."""
     job = source.get(job_route(ref))
     argv = source.get(job_route(job["id"], "attach"), [("rank", rank), ("task", task)])["argv"]

@@ -10,9 +10,10 @@ image, the job runs on this machine in a clean environment, and that is said.
 import os
 import re
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.spread import count_of, spread
 from headway.settings.nearest import did_you_mean
 from headway.views.api.source import Source
@@ -45,8 +46,8 @@ _SCHEDULERS: Final = (
     "RAY_",
 )
 _VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-_RESOURCES: Final[dict[str, Any]] = {"gpus": 0, "cpus": None, "memory_bytes": None}
-_IGNORED: Final[dict[str, Any]] = {
+_RESOURCES: Final[JsonObject] = {"gpus": 0, "cpus": None, "memory_bytes": None}
+_IGNORED: Final[JsonObject] = {
     **_RESOURCES, "max_duration_s": None, "hold_s": 0.0, "priority": 0, "after": [], "retry": {}, "options": {},
 }  # fmt: skip
 
@@ -93,7 +94,7 @@ def _say(call: Call, text: str) -> None:
     call.terminal.say(f"hw: {call.terminal.err.safe(text)}")
 
 
-def _engine(call: Call, source: Source) -> tuple[dict[str, Any] | None, str]:
+def _engine(call: Call, source: Source) -> tuple[JsonObject | None, str]:
     """The first container engine that answers: the cluster of -c, those of the settings, then
     docker and podman.
     """
@@ -133,7 +134,7 @@ def _clean(asked: submission.Wanted) -> dict[str, str]:
 # -- its size
 
 
-def _chosen(call: Call, roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _chosen(call: Call, roles: list[JsonObject]) -> list[JsonObject]:
     """All roles, or the one of --role, which then nobody is there to help: its own end counts."""
     wanted = call.get("role")
     names = [role["name"] for role in roles]
@@ -146,7 +147,7 @@ def _chosen(call: Call, roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**one, "completion": "all"} if one.get("completion") == "none" else one]
 
 
-def _small(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> dict[str, Any]:
+def _small(call: Call, spec: JsonObject, roles: list[JsonObject]) -> JsonObject:
     """The job as it is sent: as many tasks as it has, with nothing that only a cluster could give."""
     asked = call.get("processes")
     small = {**spec, **{key: none for key, none in _IGNORED.items() if key in spec}}
@@ -161,7 +162,7 @@ def _small(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> dic
     return small | {"nodes": nodes, "processes": asked or nodes, "gpu_per_node": None}
 
 
-def _nodes(call: Call, spec: dict[str, Any]) -> int:
+def _nodes(call: Call, spec: JsonObject) -> int:
     """Those that the file's numbers come to; `-n` takes the place of these, as everywhere."""
     nodes = int(spec.get("nodes") or 1)
     if call.get("processes"):
@@ -170,7 +171,7 @@ def _nodes(call: Call, spec: dict[str, Any]) -> int:
     return spread(count, per_node=spec.get("gpu_per_node"), nodes=nodes).nodes
 
 
-def _left_out(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
+def _left_out(call: Call, spec: JsonObject, roles: list[JsonObject]) -> list[str]:
     """A line for the job, and one for each role."""
     each = -(-int(spec.get("processes") or 1) // _nodes(call, spec))
     lines = (
@@ -184,7 +185,7 @@ def _left_out(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> 
     return lines + [f"left out here, of {name}: {found}" for name, found in told.items() if found]
 
 
-def _shown(call: Call, values: dict[str, Any], ignored: dict[str, Any], processes: int) -> str:
+def _shown(call: Call, values: JsonObject, ignored: JsonObject, processes: int) -> str:
     """What is asked for of what is ignored, as a person writes it. `processes`: of each task."""
     found = []
     here = call.get("processes") or 1
@@ -202,7 +203,7 @@ def _shown(call: Call, values: dict[str, Any], ignored: dict[str, Any], processe
     return ", ".join([*found, *more])
 
 
-def _unset(spec: dict[str, Any], roles: list[dict[str, Any]], env: dict[str, str]) -> list[str]:
+def _unset(spec: JsonObject, roles: list[JsonObject], env: dict[str, str]) -> list[str]:
     """Variables of a scheduler that the job asks for."""
     words = [*spec["command"], *(word for role in roles for word in role["command"]), *env.values()]
     used = {
@@ -213,7 +214,7 @@ def _unset(spec: dict[str, Any], roles: list[dict[str, Any]], env: dict[str, str
     ]
 
 
-def _kept_here(call: Call, folders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _kept_here(call: Call, folders: list[JsonObject]) -> list[JsonObject]:
     """What a job would send stays on this machine; what it would mount is copied."""
     sent = [folder for folder in folders if folder.get("target")]
     if not sent:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import SQL_TIMEOUT_S
 from headway.views.cli import compare
 from headway.views.cli.dispatch import Call
@@ -23,7 +24,7 @@ def command(call: Call) -> int:
     call.words = []
     chosen = compare.body_of(call, source)
     body = {"query": text, "jobs": chosen}
-    answer: dict[str, Any] = source.post("/api/sql", body, wait_s=SQL_TIMEOUT_S, again=True)
+    answer: JsonObject = source.post("/api/sql", body, wait_s=SQL_TIMEOUT_S, again=True)
     names, rows = answer["columns"], answer["rows"]
     if call.as_json:
         call.terminal.put_json([dict(zip(names, row, strict=True)) for row in rows])

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from headway.model.errors import NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.rank_set import rank_set
 from headway.views.api.source import Source, job_route
 from headway.views.cli import references
@@ -15,7 +15,7 @@ from headway.views.text.terminal import BOLD, DIM, Output
 
 WATCH_S = 1.0
 CHILDREN_SHOWN = 8
-Answer = dict[str, Any]
+Answer = JsonObject
 
 
 def command(call: Call) -> int:

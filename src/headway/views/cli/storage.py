@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import STORAGE_URL_S
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
@@ -67,7 +68,7 @@ def _ls(call: Call, words: list[str]) -> int:
     return 0
 
 
-def _row(thing: "Thing") -> dict[str, Any]:
+def _row(thing: "Thing") -> JsonObject:
     modified = thing.modified.isoformat().replace("+00:00", "Z") if thing.modified else None
     return {"name": thing.name, "bytes": thing.size, "modified_at": modified}
 

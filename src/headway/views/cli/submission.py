@@ -8,10 +8,11 @@ above the file.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headway.model.errors import NotFoundError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import (
     ARGV_BYTES_MAX,
     ENV_BYTES_MAX,
@@ -44,13 +45,13 @@ class Wanted:
     job.
     """
 
-    spec: dict[str, Any]
+    spec: JsonObject
     env: dict[str, str] = field(repr=False)
-    jobs: list[dict[str, Any]] = field(default_factory=list)
+    jobs: list[JsonObject] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any]:
+def submit(source: Source, call: Call, *, attend: bool = False) -> JsonObject:
     """Submit what the call names; an array as one. The uuid makes it one, however often it must be
     sent (P9).
 
@@ -98,7 +99,7 @@ def _pass_stdin(asked: Wanted) -> None:
         asked.spec["stdin"] = {"pid": os.getpid(), "start": start}
 
 
-def send(source: Source, spec: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+def send(source: Source, spec: JsonMapping, env: Mapping[str, str]) -> JsonObject:
     """A job that is prepared already, which somebody follows."""
     return _send(
         source,
@@ -110,11 +111,11 @@ def send(source: Source, spec: Mapping[str, Any], env: Mapping[str, str]) -> dic
 def resubmit(
     source: Source,
     call: Call,
-    old: Mapping[str, Any],
+    old: JsonMapping,
     *,
     moved: bool = True,
     cwd: str | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Submit a job again with the changes of the call; the old one is left to the caller. Without
     `moved` it stays in its experiment and on its cluster: there these options chose the jobs.
     `cwd`: it runs in another folder than the old one.
@@ -133,7 +134,7 @@ def resubmit(
         spec |= choose_cluster.choose(
             source, call, settings, call.get("cluster"), {**_needs(old), **spec}
         )
-    definition = spec.get("definition", old.get("definition") or {})
+    definition = _definition(spec, old)
     _pin_again(call, settings, spec, old)
     env = {**environment(call, settings, definition), **_keys_again(settings, old)}
     return _send(
@@ -141,7 +142,13 @@ def resubmit(
     )
 
 
-def _keys_again(settings: "Settings", old: Mapping[str, Any]) -> dict[str, str]:
+def _definition(spec: JsonMapping, old: JsonMapping) -> JsonObject:
+    """The cluster as the new job has it, else as the old one had it."""
+    found: JsonObject | None = spec["definition"] if "definition" in spec else old.get("definition")
+    return found or {}
+
+
+def _keys_again(settings: "Settings", old: JsonMapping) -> dict[str, str]:
     """The keys of its folders, which are not kept after a job's end."""
     if not old.get("folders"):
         return {}
@@ -150,20 +157,18 @@ def _keys_again(settings: "Settings", old: Mapping[str, Any]) -> dict[str, str]:
     return folders.keys(settings, os.environ, old["folders"])
 
 
-def _pin_again(
-    call: Call, settings: "Settings", spec: dict[str, Any], old: Mapping[str, Any]
-) -> None:
+def _pin_again(call: Call, settings: "Settings", spec: JsonObject, old: JsonMapping) -> None:
     """A snapshot of the old folder as it is now: where it is asked for, or where the job goes needs
     one and it has none.
     """
-    definition = spec.get("definition", old.get("definition") or {})
+    definition = _definition(spec, old)
     if call.get("snapshot") or (definition.get("engine") == "slurm" and not old.get("code")):
         from headway.views.cli import init
 
         spec |= init.pin(call.terminal, settings, old["cwd"], {}, _brought(old))
 
 
-def _new_command(words: list[str], old: Mapping[str, Any]) -> list[str]:
+def _new_command(words: list[str], old: JsonMapping) -> list[str]:
     """It takes the place of the old one, whole: an argument alone is no command."""
     if words[0].startswith("-"):
         import shlex
@@ -176,12 +181,12 @@ def _new_command(words: list[str], old: Mapping[str, Any]) -> list[str]:
     return checked_command(words)
 
 
-def _needs(job: Mapping[str, Any]) -> dict[str, Any]:
+def _needs(job: JsonMapping) -> JsonObject:
     """What a job asks for, from its object: enough to see where another one like it would fit."""
     return {key: job[key] for key in ("processes", "cwd", "command") if job.get(key)}
 
 
-def _monitor(address: str | None) -> dict[str, Any]:
+def _monitor(address: str | None) -> JsonObject:
     """The monitor that shall show the job too; refused at once when this home could not send
     anything to it.
     """
@@ -199,7 +204,7 @@ def _monitor(address: str | None) -> dict[str, Any]:
     }
 
 
-def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> dict[str, Any]:
+def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> JsonObject:
     """Submit the jobs of an array again, or those in some states, with the changes of the call."""
     spec = {
         **changes(call),
@@ -223,9 +228,9 @@ def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> d
     return _send(source, array_route(ref, "resubmit"), body)
 
 
-def _send(source: Source, route: str, body: dict[str, Any]) -> dict[str, Any]:
+def _send(source: Source, route: str, body: JsonObject) -> JsonObject:
     """The same uuid is the same job, however often it is sent."""
-    job: dict[str, Any] = source.post(route, body, again=True)
+    job: JsonObject = source.post(route, body, again=True)
     return job
 
 
@@ -262,7 +267,7 @@ def wanted(source: Source, call: Call) -> Wanted:
     )
 
 
-def _mpi(spec: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+def _mpi(spec: JsonMapping, env: Mapping[str, str]) -> list[str]:
     if (spec.get("processes") or 1) == 1:
         return []
     from headway.views.cli import mpi_program
@@ -274,9 +279,9 @@ def _carry(
     call: Call,
     settings: "Settings",
     near: str,
-    spec: dict[str, Any],
+    spec: JsonObject,
     env: dict[str, str],
-    jobs: list[dict[str, Any]],
+    jobs: list[JsonObject],
 ) -> list[str]:
     """Its folders with their accounts, and the keys into its environment. `near`: where its project
     is looked for.
@@ -302,7 +307,7 @@ def is_reservation(call: Call) -> bool:
     return call.command.name == "submit" and call.words == [RESERVE]
 
 
-def _reservation(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _reservation(spec: JsonMapping) -> JsonObject:
     """A job that holds its nodes for a shell: one process on each, which ends well when its time is
     over.
     """
@@ -357,7 +362,7 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
 
 
 def _pin(
-    call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[str, list[str]] | None
+    call: Call, settings: "Settings", spec: JsonObject, code: Mapping[str, list[str]] | None
 ) -> None:
     """`--snapshot`, and always on other machines: the job runs from the code as it is now. `code`:
     patterns of the job file.
@@ -368,12 +373,12 @@ def _pin(
         spec |= init.pin(call.terminal, settings, spec["cwd"], code or {}, _brought(spec))
 
 
-def _brought(job: Mapping[str, Any]) -> list[str]:
+def _brought(job: JsonMapping) -> list[str]:
     """Its folders are no code."""
     return [os.path.join(job["cwd"], folder["name"]) for folder in job.get("folders") or []]
 
 
-def _named(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
+def _named(call: Call, spec: JsonObject) -> JsonObject:
     """An option stands above what the file says of each job."""
     return {
         key: value
@@ -396,7 +401,7 @@ def _short_secrets(secrets: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _common(call: Call, settings: "Settings", given: Mapping[str, Any]) -> dict[str, Any]:
+def _common(call: Call, settings: "Settings", given: JsonMapping) -> JsonObject:
     """Fields that every submission has: option, else the file's, else the setting."""
     found = {
         "experiment": call.get("experiment")
@@ -468,7 +473,7 @@ def makes_array(call: Call) -> bool:
     return bool({"array", "matrix"} & jobfile.load(path).values.keys())
 
 
-def _numbered(call: Call, command: list[str]) -> list[dict[str, Any]]:
+def _numbered(call: Call, command: list[str]) -> list[JsonObject]:
     """The jobs of `--array` for a plain command, in which `{{ index }}` may stand."""
     if call.get("array") is None:
         return []
@@ -494,7 +499,7 @@ def _settings() -> "Settings":
     return load(Path(_folder()))
 
 
-def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def changes(call: Call, given: JsonMapping | None = None) -> JsonObject:
     """The fields of a JobSpec that were asked for by options; tags and variables join those that
     are `given`.
     """
@@ -539,7 +544,7 @@ def checked_command(words: list[str]) -> list[str]:
 def environment(
     call: Call,
     settings: "Settings",
-    definition: Mapping[str, Any],
+    definition: JsonMapping,
     given: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Secrets of the private file < this environment < settings < the job file's < options.
@@ -606,7 +611,7 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-def surroundings() -> dict[str, Any]:
+def surroundings() -> JsonObject:
     """What else a local job takes over from the submitter: umask and limits; and who he is."""
     import resource
     import socket

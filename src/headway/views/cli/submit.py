@@ -1,7 +1,6 @@
 """`hw submit COMMAND… | JOB.yaml`: put it in the queue and print the way back (capability 14)."""
 
-from typing import Any
-
+from headway.model.json_types import JsonObject
 from headway.model.limits import RESERVE_S
 from headway.views.cli import submission
 from headway.views.cli.dispatch import Call
@@ -39,7 +38,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def _tell_reservation(call: Call, job: dict[str, Any]) -> None:
+def _tell_reservation(call: Call, job: JsonObject) -> None:
     short, err = fmt.suffix(job["id"]), call.terminal.err
     call.terminal.put(job["id"])
     held = fmt.duration(call.get("max_duration_s") or RESERVE_S)

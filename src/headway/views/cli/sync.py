@@ -8,11 +8,11 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from headway.home.launch import agent_argv
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli.dispatch import Call
 
 SYNC_S = 600.0
@@ -30,7 +30,7 @@ def command(call: Call) -> int:
             f"there is no spool in {' '.join(call.words)}",
             "give HEADWAY_HOME/spool of the machine that the job ran on, or one folder in it",
         )
-    results: list[dict[str, Any]] = []
+    results: list[JsonObject] = []
     failed = 0
     for folder in folders:
         try:
@@ -62,7 +62,7 @@ def _spools(top: Path) -> list[Path]:
     ]
 
 
-def _sync(paths: Paths, folder: Path) -> dict[str, Any]:
+def _sync(paths: Paths, folder: Path) -> JsonObject:
     try:
         task = json.loads((folder / "task.json").read_bytes())
         uuid, name = str(task["uuid"]), f"{task['uuid']}-{task['attempt']}-{task['task']}"
@@ -91,7 +91,7 @@ def _sync(paths: Paths, folder: Path) -> dict[str, Any]:
     return {"folder": str(folder), "uuid": uuid}
 
 
-def _copy(folder: Path, target: Path, task: dict[str, Any], paths: Paths) -> None:
+def _copy(folder: Path, target: Path, task: JsonObject, paths: Paths) -> None:
     """Only what a spool is made of; notes of how far another server had come are left out."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     target.mkdir(mode=0o700, exist_ok=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli import compare
 from headway.views.cli.dispatch import Call
@@ -26,7 +27,7 @@ _FIRST_PORT: Final = 6006
 _PORTS: Final = 100
 # without a word about states: failed and stopped jobs are left out, as they were by others before
 _STATES: Final = ("running", "stopping", "succeeded", "held", "unknown", "waiting")
-Job = dict[str, Any]
+Job = JsonObject
 
 
 def command(call: Call) -> int:

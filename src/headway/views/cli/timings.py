@@ -2,9 +2,8 @@
 JSON.
 """
 
-from typing import Any
-
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import job_route
 from headway.views.cli import references
 from headway.views.cli.dispatch import Call
@@ -13,7 +12,7 @@ from headway.views.text import format as fmt
 from headway.views.text.terminal import Output
 
 _KEYS = ("name", "attempt", "rank", "pid", "count", "mean_s", "std_s", "min_s", "max_s")
-Timing = dict[str, Any]
+Timing = JsonObject
 
 
 def command(call: Call) -> int:

@@ -3,9 +3,9 @@ rest is talk.
 """
 
 from datetime import UTC, datetime
-from typing import Any
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text import table
@@ -40,7 +40,7 @@ def _create(call: Call) -> int:
 
 
 def _list(call: Call) -> int:
-    rows: list[dict[str, Any]] = call.source().get("/api/tokens")
+    rows: list[JsonObject] = call.source().get("/api/tokens")
     if call.as_json:
         call.terminal.put_json(rows)
         return 0

@@ -4,9 +4,9 @@ a page.
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli import references
 from headway.views.cli.dispatch import Call
@@ -18,7 +18,7 @@ from headway.views.usage import tracks
 
 CURVE_CELLS = 24
 _CHECKPOINTS_SHOWN = 20
-Answer = dict[str, Any]
+Answer = JsonObject
 
 
 def command(call: Call) -> int:
@@ -47,7 +47,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def _check_rank(call: Call, job: dict[str, Any], answer: Answer) -> None:
+def _check_rank(call: Call, job: JsonObject, answer: Answer) -> None:
     asked = call.get("rank")
     known = (
         {t.number for t in tracks.tracks(answer["samples"]) if t.kind == tracks.RANK}
@@ -61,7 +61,7 @@ def _check_rank(call: Call, job: dict[str, Any], answer: Answer) -> None:
         )
 
 
-def _why(job: dict[str, Any]) -> str:
+def _why(job: JsonObject) -> str:
     return " yet" if job["state"] not in fmt.ENDED else ""
 
 
@@ -78,7 +78,7 @@ def fetch(source: Source, job_id: str) -> Answer:
     return answer
 
 
-def _write_page(call: Call, job: dict[str, Any], found: list[tracks.Track], answer: Answer) -> None:
+def _write_page(call: Call, job: JsonObject, found: list[tracks.Track], answer: Answer) -> None:
     from headway.views.usage.report import render
 
     path, text = Path(call.get("html")), render(job, found, answer.get("checkpoints") or [])
@@ -99,7 +99,7 @@ def _write_page(call: Call, job: dict[str, Any], found: list[tracks.Track], answ
 # -- in the terminal
 
 
-def page(job: dict[str, Any], found: list[tracks.Track], answer: Answer, out: Output) -> list[str]:
+def page(job: JsonObject, found: list[tracks.Track], answer: Answer, out: Output) -> list[str]:
     begin_s, end_s = tracks.span_s(found)
     lines = [
         job_text.state_line(job, out, datetime.now(UTC)),
@@ -189,7 +189,7 @@ def _gpu_lines(found: list[tracks.Track], begin_s: float, end_s: float, out: Out
 
 
 def _checkpoint_lines(
-    found: list[dict[str, Any]], begin_s: float, ranks: int, out: Output
+    found: list[JsonObject], begin_s: float, ranks: int, out: Output
 ) -> list[str]:
     if not found:
         return []

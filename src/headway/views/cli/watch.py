@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import CONSOLE_LINES_MAX
 from headway.views.api.source import Source, job_route, until_reached
 from headway.views.cli import arrays, references
@@ -26,7 +27,7 @@ from headway.views.text import format as fmt
 from headway.views.text import job_text
 
 _TAIL_LINES: Final = 1_000
-Job = dict[str, Any]
+Job = JsonObject
 
 
 def command(call: Call) -> int:

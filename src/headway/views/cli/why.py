@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.views.api.source import job_route
 from headway.views.cli import references
 from headway.views.cli.dispatch import Call
@@ -27,7 +27,7 @@ def command(call: Call) -> int:
 
         return ledger.command(call)
     source = call.source()
-    found: dict[str, Any] = source.get(job_route(references.one(call, source), "why"))
+    found: JsonObject = source.get(job_route(references.one(call, source), "why"))
     if call.as_json:
         call.terminal.put_json(
             {
@@ -41,7 +41,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
+def listing(found: JsonObject, out: Output) -> Iterator[str]:
     name, state = out.style(out.safe(found["id"]), BOLD), found["state"]
     waiting = found["waiting"]
     if waiting is not None:
@@ -74,7 +74,7 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
         yield "  nothing is wrong with it, as far as is known"
 
 
-def _running(found: dict[str, Any], out: Output) -> Iterator[str]:
+def _running(found: JsonObject, out: Output) -> Iterator[str]:
     """What was found of a job that runs; else since when it gave no sign, and never that all is well
     beside a silence.
     """
@@ -101,7 +101,7 @@ def _running(found: dict[str, Any], out: Output) -> Iterator[str]:
     yield from _attempts(earlier, out)
 
 
-def _attempts(findings: Sequence[dict[str, Any]], out: Output) -> Iterator[str]:
+def _attempts(findings: Sequence[JsonObject], out: Output) -> Iterator[str]:
     for one in findings:
         who = "" if one["rank"] is None else f", rank {one['rank']}"
         words = f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}"
@@ -110,14 +110,14 @@ def _attempts(findings: Sequence[dict[str, Any]], out: Output) -> Iterator[str]:
             yield f"    then    {out.safe(str(one['retry']))}"
 
 
-def _kind(finding: dict[str, Any], out: Output) -> str:
+def _kind(finding: JsonObject, out: Output) -> str:
     words = [finding["class"], finding["cause"]]
     if (finding["confidence"] or 1.0) < 1.0:
         words.append(f"{finding['confidence']:.0%} sure")
     return out.safe(" · ".join(str(word) for word in words if word not in (None, "unknown")))
 
 
-def _finding(finding: dict[str, Any], several: bool, out: Output) -> Iterator[str]:
+def _finding(finding: JsonObject, several: bool, out: Output) -> Iterator[str]:
     """Who, evidence that can be checked, what to do."""
     if finding["rank"] is not None and several:
         where = f" on {finding['node']}" if finding.get("node") else ""
@@ -133,13 +133,13 @@ def _finding(finding: dict[str, Any], several: bool, out: Output) -> Iterator[st
         yield f"  {'retry':<9} {out.safe(str(finding['retry']))}"
 
 
-def _others(hypotheses: Sequence[dict[str, Any]], out: Output) -> Iterator[str]:
+def _others(hypotheses: Sequence[JsonObject], out: Output) -> Iterator[str]:
     for number, one in enumerate(hypotheses):
         label = "" if number else "perhaps"
         yield f"  {label:<9} {one['cause']} ({one['confidence']:.0%}): {out.safe(str(one['text']))}"
 
 
-def _waiting(needs: dict[str, Any], waiting: dict[str, Any], out: Output) -> Iterator[str]:
+def _waiting(needs: JsonObject, waiting: JsonObject, out: Output) -> Iterator[str]:
     yield from _rows("needs", [waiting["needs"] or _asked(needs)], out)
     shown = waiting["free"][:NODES_MAX]
     more = len(waiting["free"]) - len(shown)
@@ -161,7 +161,7 @@ def _rows(name: str, lines: Sequence[str], out: Output) -> Iterator[str]:
         yield f"  {'' if number else name:<8} {out.safe(line)}"
 
 
-def _asked(needs: dict[str, Any]) -> str:
+def _asked(needs: JsonObject) -> str:
     asked = [
         fmt.plural(needs["gpus"], "GPU")
         if needs["gpus"]
@@ -178,7 +178,7 @@ def _asked(needs: dict[str, Any]) -> str:
     return ", ".join(asked)
 
 
-def _nodes(nodes: Sequence[dict[str, Any]]) -> list[str]:
+def _nodes(nodes: Sequence[JsonObject]) -> list[str]:
     """What each has; those that are away for the same reason together: `node1, node2 none
     (idle+drain fan broken)`.
     """
@@ -190,13 +190,13 @@ def _nodes(nodes: Sequence[dict[str, Any]]) -> list[str]:
     return found + [f"{', '.join(names)} none ({why})" for why, names in away.items()]
 
 
-def _is_away(node: dict[str, Any]) -> bool:
+def _is_away(node: JsonObject) -> bool:
     return node["state_word"] not in _HERE and not (
         node["gpus"] or node["cpus"] or node["memory_bytes"]
     )
 
 
-def _node(node: dict[str, Any]) -> str:
+def _node(node: JsonObject) -> str:
     parts = [f"{node['gpus']} GPU"] if node["gpus"] or node["gpu_source"] == "slurm" else []
     parts += [f"{node['cpus']} CPU"] if node["cpus"] is not None else []
     parts += [fmt.size(node["memory_bytes"])] if node["memory_bytes"] is not None else []

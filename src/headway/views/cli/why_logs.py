@@ -4,14 +4,15 @@ import gzip
 import os
 import signal as signals
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from headway.diagnose.evidence import Evidence
 from headway.diagnose.reader import read_stream
 from headway.diagnose.runner import Diagnosis, diagnose
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.views.cli.dispatch import Call
 from headway.views.text.terminal import BOLD, DIM, Output
 
@@ -36,7 +37,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def as_json(found: Diagnosis) -> dict[str, Any]:
+def as_json(found: Diagnosis) -> JsonObject:
     return {
         "id": None,
         "state": None,
@@ -61,7 +62,7 @@ def listing(found: Diagnosis, out: Output) -> Iterator[str]:
         yield f"  {'pattern':<9} {found.fingerprint}"
 
 
-def finding_lines(finding: Mapping[str, Any], out: Output, mark: str = "✗ ") -> Iterator[str]:
+def finding_lines(finding: JsonMapping, out: Output, mark: str = "✗ ") -> Iterator[str]:
     """The answer first, then evidence that can be checked, then what to do."""
     who = "" if finding.get("rank") is None else f"rank {finding['rank']}: "
     kind = f"{finding['class']} · {finding['cause']}"

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError, UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import (
     CONSOLE_ASK_S,
     CONSOLE_BURST_LINES_MAX,
@@ -35,7 +36,7 @@ from headway.views.console.widgets.curve import PLACES
 from headway.views.text import format as fmt
 from headway.views.text import job_text
 
-Answer = dict[str, Any]
+Answer = JsonObject
 _WAITING_MAX: Final = 4
 _PROCESSES_S: Final = 1.0  # how often it is asked whether all processes have started
 _SETTLE_S: Final = 60.0  # after an outage: so long agents may take to send what they have kept
@@ -308,7 +309,7 @@ class JobsFeed(Feed):
         super().close()
         self._hurried.set()
 
-    def _jobs(self, known: set[str]) -> list[dict[str, Any]]:
+    def _jobs(self, known: set[str]) -> list[JsonObject]:
         if self._away:
             self.source.reconnect()
         if self.refs or self.arrays:
@@ -321,7 +322,7 @@ class JobsFeed(Feed):
             return jobs + [job for job in listed if fmt.is_over(job)]
         return jobs + self._those(sorted(known - {str(job["id"]) for job in jobs}))
 
-    def _those(self, job_ids: Sequence[str]) -> list[dict[str, Any]]:
+    def _those(self, job_ids: Sequence[str]) -> list[JsonObject]:
         found = []
         for job_id in job_ids:
             try:
@@ -330,7 +331,7 @@ class JobsFeed(Feed):
                 continue
         return found
 
-    def _open_jobs(self) -> list[dict[str, Any]]:
+    def _open_jobs(self) -> list[JsonObject]:
         """As soon as something has changed. An older server has no such answer and is asked for the
         list.
         """

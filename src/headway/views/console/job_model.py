@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from headway.model.json_types import JsonObject
 from headway.views.console.log_buffer import Log
 from headway.views.console.widgets.curve import Curve, real
 from headway.views.text import format as fmt
 from headway.views.text import job_text
 
-Job = dict[str, Any]
+Job = JsonObject
 T = TypeVar("T")
 _EVENTS_KEPT = ("exception", "process_exited")
 _EVENTS_MAX = 10_000
@@ -51,11 +52,11 @@ class Model:
     state: str = ""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     metrics: dict[str, Metric] = field(default_factory=dict)
-    progress: list[dict[str, Any]] = field(default_factory=list)
-    usage: dict[str, Any] = field(default_factory=dict)
+    progress: list[JsonObject] = field(default_factory=list)
+    usage: JsonObject = field(default_factory=dict)
     usage_curves: dict[str, Curve] = field(default_factory=dict)
-    events: list[dict[str, Any]] = field(default_factory=list)
-    exits: dict[int, dict[str, Any]] = field(default_factory=dict)  # rank → how it ended
+    events: list[JsonObject] = field(default_factory=list)
+    exits: dict[int, JsonObject] = field(default_factory=dict)  # rank → how it ended
     wrote: dict[int, datetime] = field(default_factory=dict)  # rank → when it last wrote
     said: dict[int, str] = field(default_factory=dict)  # rank → what
     newest: datetime | None = None  # the newest moment that anything of the job is known of
@@ -103,7 +104,7 @@ class Model:
             self.newest if self.newest is not None and (self.usage or self.lost_since) else self.now
         )
 
-    def take(self, answer: dict[str, Any]) -> None:
+    def take(self, answer: JsonObject) -> None:
         """One answer of `follow`; `job` is there when the feed has asked for it again."""
         if answer.get("job") or answer.get("done"):
             self.job = answer.get("done") or answer["job"]
@@ -129,7 +130,7 @@ class Model:
             self.log.settle()
         self._take_numbers(answer)
 
-    def _take_numbers(self, answer: dict[str, Any]) -> None:
+    def _take_numbers(self, answer: JsonObject) -> None:
         for name, value in (answer.get("metrics") or {}).items():
             self._take_metric(str(name), value)
         if answer.get("progress") is not None:
@@ -153,7 +154,7 @@ class Model:
         if number is not None:
             metric.curve.add(self.judged_at.timestamp(), number)
 
-    def take_curves(self, found: dict[str, Any]) -> None:
+    def take_curves(self, found: JsonObject) -> None:
         """Whole curves, in place of those made of what came while we watched: `{metrics: …, usage:
         …}`. Lines that came late, from an agent that was away for longer than others, find their
         place.
@@ -180,13 +181,13 @@ class Model:
             self.newest = when
         return when or self.now
 
-    def _take_line(self, line: dict[str, Any]) -> None:
+    def _take_line(self, line: JsonObject) -> None:
         if not line.get("time"):  # its moment is not known yet: it came just now
             line = line | {"time": self.now.isoformat()}
         self.log.add_line(line)
         self._note_rank(line, str(line.get("text") or ""))
 
-    def _take_record(self, record: dict[str, Any]) -> None:
+    def _take_record(self, record: JsonObject) -> None:
         """A record of `logging`. What a handler of the user has printed is among the lines already."""
         if record.get("printed"):
             return
@@ -203,7 +204,7 @@ class Model:
             )
         self._note_rank(record, str(record.get("text") or ""))
 
-    def _note_rank(self, line: dict[str, Any], text: str) -> None:
+    def _note_rank(self, line: JsonObject, text: str) -> None:
         rank, when = line.get("rank"), self._heard(line.get("time"))
         if isinstance(rank, int) and rank >= 0:
             self.wrote[rank] = when
@@ -211,7 +212,7 @@ class Model:
             if text.strip():
                 self.said[rank] = text
 
-    def _take_event(self, event: dict[str, Any]) -> None:
+    def _take_event(self, event: JsonObject) -> None:
         if event.get("type") in _EVENTS_KEPT and len(self.events) < _EVENTS_MAX:
             self.events.append(event)
             if event["type"] == "process_exited" and isinstance(event.get("rank"), int):
@@ -221,7 +222,7 @@ class Model:
             self.log.add(f"hw: {words}", time=event.get("time"))
 
 
-def _curve(points: dict[str, Any]) -> Curve:
+def _curve(points: JsonObject) -> Curve:
     """Of `{time: […], value: […]}`."""
     curve = Curve()
     for time, value in zip(points.get("time") or [], points.get("value") or [], strict=False):

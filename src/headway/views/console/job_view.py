@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import CONSOLE_LATE_S, CONSOLE_WAIT_S
 from headway.views.console import key_actions
 from headway.views.console.cells import Line, Size
@@ -20,7 +20,7 @@ class JobView:
 
     def __init__(self, model: Model, feed: JobFeed, stop: Callable[[str], None]) -> None:
         self.model, self.feed, self.stop = model, feed, stop
-        self.done: dict[str, Any] | None = None
+        self.done: JsonObject | None = None
 
     def take_news(self) -> bool:
         """Whether there was any."""
@@ -32,7 +32,7 @@ class JobView:
             self.model.lost_since = self.model.now - timedelta(seconds=self.feed.silent_s)
         return bool(answers)
 
-    def _take(self, answer: dict[str, Any]) -> None:
+    def _take(self, answer: JsonObject) -> None:
         if "lost" in answer:
             self.model.lost_since = self.model.now if answer["lost"] else None
         elif "curves" in answer:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
+from headway.model.json_types import JsonObject
 from headway.views.console.cells import (
     BOLD,
     DIM,
@@ -34,7 +35,7 @@ from headway.views.console.widgets.usage_lines import total
 from headway.views.text import format as fmt
 from headway.views.text import health_text, job_text, table
 
-Job = dict[str, Any]
+Job = JsonObject
 _METRICS_MAX: Final = 3
 _ENDED_MAX: Final = 200  # ended jobs that stay in sight
 _STEPS: Final = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import CONSOLE_END_LINES
 from headway.views.api.source import Source
 from headway.views.console.event_loop import show
@@ -27,7 +28,7 @@ from headway.views.text import format as fmt
 from headway.views.text.terminal import DIM, Terminal
 
 _BLINK_S: Final = 0.6  # a shorter job is not worth a view
-Job = dict[str, Any]
+Job = JsonObject
 
 
 @dataclass(slots=True)

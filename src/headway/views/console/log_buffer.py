@@ -10,8 +10,9 @@ of the filter folds what is kept anew.
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import CONSOLE_FOLD_ENTRIES_MAX, CONSOLE_LINES_MAX, DISPLAY_LINE_CHARS_MAX
 from headway.views.console.text_filter import found_in
 from headway.wire import display
@@ -106,7 +107,7 @@ class Log:
         if self.choice.takes(said):
             self._fold(said)
 
-    def add_line(self, line: dict[str, Any]) -> None:
+    def add_line(self, line: JsonObject) -> None:
         """A line of the `follow` answer."""
         rank = line.get("rank")
         text = str(line.get("text", ""))

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from headway.model.json_types import JsonObject
 
 Point = tuple[int, int, Sequence[float]]  # step, time in ns, values
 
@@ -41,9 +42,9 @@ class ImportedRun:
     host: str = ""
     tags: list[str] = field(default_factory=list)
     exit_code: int | None = None
-    config: dict[str, Any] = field(default_factory=dict)
-    summary: dict[str, Any] = field(default_factory=dict)
-    definitions: list[dict[str, Any]] = field(default_factory=list)  # fields of the fact `metric`
+    config: JsonObject = field(default_factory=dict)
+    summary: JsonObject = field(default_factory=dict)
+    definitions: list[JsonObject] = field(default_factory=list)  # fields of the fact `metric`
     streams: list[PointStream | MixedStream] = field(default_factory=list)
     artifacts: list[tuple[str, str]] = field(
         default_factory=list

@@ -8,6 +8,7 @@ import uuid as uuids
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import METRIC_NAME_BYTES_MAX, STREAMS_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN, RECORDS
 from headway.views.api.source import Source
@@ -88,7 +89,7 @@ def _facts(run: ImportedRun) -> Iterator[bytes]:
         yield from _fact(run, "summary", {"type": "summary", **at, "values": _plain(run.summary)})
 
 
-def _fact(run: ImportedRun, what: str, fact: dict[str, Any]) -> Iterator[bytes]:
+def _fact(run: ImportedRun, what: str, fact: JsonObject) -> Iterator[bytes]:
     frame = encode_json(FACT, fact)
     if len(frame) > _FACT_BYTES_MAX:
         run.skipped.append(f"its {what}: larger than {_FACT_BYTES_MAX} bytes")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from headway.model.json_types import JsonObject
 from headway.views.importers.imported_run import ImportedRun, MixedStream, NotThisKind
 from headway.wire.tfevents import Fields, signed
 
@@ -217,7 +218,7 @@ class _Reader:
             what = f"values of kind {kind}"
             self.counts[what] = self.counts.get(what, 0) + 1
 
-    def _items(self, data: memoryview, into: dict[str, Any]) -> None:
+    def _items(self, data: memoryview, into: JsonObject) -> None:
         for number, value in Fields(data):
             if isinstance(value, int):
                 continue
@@ -232,7 +233,7 @@ class _Reader:
                 into.pop(key[0], None)
 
     def _metric(self, data: memoryview) -> None:
-        found: dict[str, Any] = {"name": "", "x": None, "goal": None, "summary": []}
+        found: JsonObject = {"name": "", "x": None, "goal": None, "summary": []}
         for number, value in Fields(data):
             if number == 8 and isinstance(value, int):
                 found["goal"] = _GOALS.get(value)

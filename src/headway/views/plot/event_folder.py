@@ -10,14 +10,15 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from headway.model.json_types import JsonObject
 from headway.views.console.widgets.curve import real
 from headway.views.text import format as fmt
 from headway.wire.tfevents import event, first_event, record, restart_event
 
 _FLOAT_MAX: Final = 3.4028234e38
-Series = dict[str, list[dict[str, Any]]]  # of /api/jobs/{ref}/metrics, by name
+Series = dict[str, list[JsonObject]]  # of /api/jobs/{ref}/metrics, by name
 
 
 class EventFolder:
@@ -70,7 +71,7 @@ class EventFolder:
             file.write(data)
 
 
-def _first_step(entries: list[tuple[str, dict[str, Any]]], of: dict[str, Any]) -> int:
+def _first_step(entries: list[tuple[str, JsonObject]], of: JsonObject) -> int:
     """Where the attempt and rank of `of` began."""
     where = (of["attempt"], of["rank"])
     steps = [

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from headway.model.errors import HeadwayError
+from headway.model.json_types import JsonObject
 from headway.model.limits import DISPLAY_METRICS_MAX
 from headway.model.metric_direction import direction
 from headway.views.api.source import Source, job_route
 
 _POINTS: Final = 16
-Job = dict[str, Any]
+Job = JsonObject
 
 
 class Best(NamedTuple):
@@ -43,7 +44,7 @@ def ask(job: Job, get: Callable[[Callable[[Source], Any]], Any]) -> dict[str, Be
         found = get(lambda source: source.get(job_route(str(job["id"]), "metrics"), query))
     except HeadwayError:
         return {}
-    series: dict[str, Any] = next(iter(found.values()), {}) if isinstance(found, dict) else {}
+    series: JsonObject = next(iter(found.values()), {}) if isinstance(found, dict) else {}
     return {
         name: best
         for name, attempts in series.items()
@@ -51,7 +52,7 @@ def ask(job: Job, get: Callable[[Callable[[Source], Any]], Any]) -> dict[str, Be
     }
 
 
-def _best(name: str, attempts: list[dict[str, Any]]) -> Best | None:
+def _best(name: str, attempts: list[JsonObject]) -> Best | None:
     choose = better(name)
     known = [
         Best(float(value), step)

@@ -9,9 +9,10 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError
+from headway.model.json_types import JsonObject
 from headway.model.limits import CODE_DIFF_BYTES_MAX
 
 _GIT: Final = (
@@ -25,7 +26,7 @@ class UnknownCode(HeadwayError):
     """What a job ran cannot be laid out; why."""
 
 
-def lay_out(side: dict[str, Any], folder: Path) -> None:
+def lay_out(side: JsonObject, folder: Path) -> None:
     """The files of one job into `folder`, which is made."""
     if side["snapshot"]:
         _from_snapshot(side, folder)
@@ -38,7 +39,7 @@ def lay_out(side: dict[str, Any], folder: Path) -> None:
         )
 
 
-def _from_snapshot(side: dict[str, Any], folder: Path) -> None:
+def _from_snapshot(side: JsonObject, folder: Path) -> None:
     from headway.code import checkout
     from headway.code.depot import Depot
     from headway.home import paths
@@ -58,7 +59,7 @@ def top_of(cwd: str) -> str | None:
     return None if found is None else found.decode().strip()
 
 
-def _from_commit(side: dict[str, Any], folder: Path) -> None:
+def _from_commit(side: JsonObject, folder: Path) -> None:
     cwd = side["cwd"]
     top = _git(cwd, "rev-parse", "--show-toplevel")
     if top is None:

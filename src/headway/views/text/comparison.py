@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.settings.nearest import did_you_mean
 from headway.views.text import format as fmt
 
-Job = dict[str, Any]
-Answer = dict[str, Any]  # of /api/compare
+Job = JsonObject
+Answer = JsonObject  # of /api/compare
 FIELDS: Final = ("id", "name", "state", "experiment", "submitted_at", "elapsed_s")
 ARROWS: Final = {"max": "↑", "min": "↓"}
 MARK: Final = "*"
@@ -37,7 +38,7 @@ class Grid(NamedTuple):
 # -- values
 
 
-def value_of(metric: dict[str, Any] | None, *, last: bool) -> float | None:
+def value_of(metric: JsonObject | None, *, last: bool) -> float | None:
     """What is shown and compared of a job's metric: its best value, or its last where there is no
     best. None: nothing finite.
     """
@@ -61,7 +62,7 @@ def config_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def metric_text(metric: dict[str, Any] | None, *, last: bool) -> str:
+def metric_text(metric: JsonObject | None, *, last: bool) -> str:
     if metric is None:
         return ""
     return fmt.number(metric["last"] if last or metric["best"] is None else metric["best"])
@@ -171,7 +172,7 @@ class Spread(NamedTuple):
 
 
 class Group(NamedTuple):
-    by: dict[str, Any]
+    by: JsonObject
     jobs: list[Job]
     metrics: dict[str, Spread]
 
@@ -266,7 +267,7 @@ def groups_grid(
     return Grid(titles, rows, numeric, kept)
 
 
-def group_object(group: Group) -> dict[str, Any]:
+def group_object(group: Group) -> JsonObject:
     return {
         "by": group.by,
         "ids": [job["id"] for job in group.jobs],

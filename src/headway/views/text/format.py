@@ -6,6 +6,8 @@ from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Final
 
+from headway.model.json_types import JsonObject
+
 # One mark per state; each is also told in words, so nothing rests on the mark or its colour.
 STATE_MARKS: Final = {
     "waiting": "…", "running": "●", "stopping": "●", "succeeded": "✓", "failed": "✗", "stopped": "○",
@@ -24,7 +26,7 @@ _SIGNALS: Final = {
 }  # fmt: skip
 
 
-def place(job: dict[str, Any]) -> str:
+def place(job: JsonObject) -> str:
     """Where it runs: the cluster, and of another machine's job on a monitor that machine too."""
     cluster = str(job.get("cluster") or "")
     return f"{cluster} on {job.get('host') or job['guest_of']}" if job.get("guest_of") else cluster
@@ -57,7 +59,7 @@ def suffix(job_id: str) -> str:
     return job_id.rsplit("-", 1)[-1]
 
 
-def is_over(job: dict[str, Any]) -> bool:
+def is_over(job: JsonObject) -> bool:
     """Whether nothing more will come of it. One whose end nobody saw stays `unknown`, and is over
     all the same.
     """
@@ -124,7 +126,7 @@ def carried(progress: Any) -> str:
     return ""
 
 
-def carried_words(tracker: dict[str, Any]) -> str:
+def carried_words(tracker: JsonObject) -> str:
     words = " ".join(str(word) for word in tracker.get("msg") or [])
     total = tracker.get("total")
     return f"{words}: {size(tracker.get('completed'))} of {size(total)}" if total else words
@@ -229,6 +231,6 @@ def shell_words(words: list[str]) -> str:
     return shlex.join(words)
 
 
-def parameters(job: dict[str, Any]) -> str:
+def parameters(job: JsonObject) -> str:
     """`lr=0.1 wd=0.0`: what tells the jobs of a sweep apart."""
     return " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items())

@@ -4,8 +4,8 @@ Called by views.
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
+from headway.model.json_types import JsonObject
 from headway.views.text import format as fmt
 from headway.views.text.terminal import DIM, Output
 
@@ -13,7 +13,7 @@ SILENT_SHOWN_S = 30.0  # a shorter silence is not worth a line
 HANGS = ("hang", "collective_stall", "collective_divergence", "dataloader_hang")
 
 
-def health_words(job: dict[str, Any], now: datetime) -> str:
+def health_words(job: JsonObject, now: datetime) -> str:
     """`hung for 14 min: rank 5 …`; empty where nothing was found."""
     found = job.get("health")
     if not found or job.get("state") != "running":
@@ -25,7 +25,7 @@ def health_words(job: dict[str, Any], now: datetime) -> str:
 
 
 def finding_lines(
-    job_id: str, one: dict[str, Any], signs: dict[str, Any] | None, now: datetime, out: Output
+    job_id: str, one: JsonObject, signs: JsonObject | None, now: datetime, out: Output
 ) -> Iterator[str]:
     """A finding of a job that runs: the verdict, the evidence, and what to type next."""
     kind = " · ".join(str(word) for word in (one["class"], one["cause"]) if word)
@@ -45,7 +45,7 @@ def finding_lines(
         yield f"  next      {out.safe(str(one['advice']))}"
 
 
-def sign_words(signs: dict[str, Any], now: datetime) -> str:
+def sign_words(signs: JsonObject, now: datetime) -> str:
     """Since when there was no output and no step, and what the CPU does."""
     usual = f" (usually every {_interval(signs['interval_s'])})" if signs["interval_s"] else ""
     parts = []

@@ -1,7 +1,6 @@
 """The table of `hw compare --importance`. Pure; called by the command."""
 
-from typing import Any
-
+from headway.model.json_types import JsonObject
 from headway.views.text import comparison
 from headway.views.text.comparison import Cell, Grid
 
@@ -11,7 +10,7 @@ METHOD = (
 )
 
 
-def grid(answer: dict[str, Any]) -> Grid:
+def grid(answer: JsonObject) -> Grid:
     rows = []
     for key in answer["keys"]:
         trend = key["trend"]

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.engine_words import queue_word
+from headway.model.json_types import JsonObject
 from headway.model.limits import DISPLAY_METRICS_MAX
 from headway.views.text import format as fmt
 from headway.views.text.table import fit, width
@@ -19,8 +20,8 @@ from headway.views.text.terminal import BOLD, DIM, Output
 if TYPE_CHECKING:
     from headway.views.text.best import Best
 
-Job = dict[str, Any]
-Event = dict[str, Any]
+Job = JsonObject
+Event = JsonObject
 _SOURCE_LINE_CHARS_MAX: Final = 200
 _AFTER_SHOWN: Final = 5
 _REASON_STOPPED: Final = ("stop", "walltime")
@@ -65,7 +66,7 @@ def _state_words(job: Job, now: datetime) -> str:
     return f"{words}, {carried}" if carried else words
 
 
-def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
+def waiting_words(waiting: JsonObject, now: datetime) -> str:
     """`attempt 2 at 12:04:31`, `after 7f3c2, a0317`, `Resources` as an engine puts it, or `2 ahead`
     in our queue.
     """
@@ -124,7 +125,7 @@ def heard_words(job: Job, now: datetime) -> str:
     return f"last heard {fmt.duration(fmt.age_s(job.get('heard_at') or job.get('state_since'), now))} ago"
 
 
-def waiting_of(job: Job) -> dict[str, Any]:
+def waiting_of(job: Job) -> JsonObject:
     """Of a whole job object; rows of a list bring it with them."""
     if job.get("waiting"):
         return dict(job["waiting"])
@@ -170,13 +171,13 @@ def count_processes(job: Job) -> int:
     return max(found, int(asked) if isinstance(asked, int) else 1)
 
 
-def last_attempt(job: Job, number: int | None = None) -> dict[str, Any]:
+def last_attempt(job: Job, number: int | None = None) -> JsonObject:
     """The last attempt, or the one of that number; empty when there is none."""
     attempts = [a for a in job.get("attempts") or [] if number is None or a.get("number") == number]
     return dict(attempts[-1]) if attempts else {}
 
 
-def processes(job: Job, attempt: int | None = None) -> list[dict[str, Any]]:
+def processes(job: Job, attempt: int | None = None) -> list[JsonObject]:
     """Processes of the last attempt, or of that one, in order of rank, each with its task's name
     and node.
     """
@@ -299,7 +300,7 @@ def _refused_words(refused: Any, produced: Any) -> str:
     return f"{refused:,} of {produced:,} points {'was' if refused == 1 else 'were'} refused, and not kept"
 
 
-def retry_words(number: Any, because: Any, retry: dict[str, Any]) -> str:
+def retry_words(number: Any, because: Any, retry: JsonObject) -> str:
     """`attempt 1 failed: exited with code 1; retry 1 of 3 in 8 s`."""
     where = {"other_node": " on another node", "when_room": " when there is room"}.get(
         str(retry.get("do")), ""
@@ -428,7 +429,7 @@ def fact(label: str, text: str, cells: int = 8) -> str:
     return f"  {label:<{cells}}{text}".rstrip()
 
 
-def verdict(job: Job, first: dict[str, Any] | None) -> tuple[str, str]:
+def verdict(job: Job, first: JsonObject | None) -> tuple[str, str]:
     """Why it ended, in one line, and what else is known of it: `("ValueError: bad", "exit code 1 ·
     user error")`.
     """
@@ -458,21 +459,19 @@ def _says_end(text: str, job: Job) -> bool:
     return re.search(rf"\b{re.escape(told)}\b", text) is not None
 
 
-def _class_words(cause: dict[str, Any]) -> str:
+def _class_words(cause: JsonObject) -> str:
     found = str(cause.get("class") or "")
     return f"{found} error" if found in ("user", "system") else found
 
 
-def exception_words(exception: dict[str, Any]) -> str:
+def exception_words(exception: JsonObject) -> str:
     """`ValueError: bad batch`, on one line."""
     message = " ".join(str(exception.get("message") or "").split())
     name = str(exception.get("exc_type") or "Exception").removeprefix("builtins.")
     return f"{name}: {message}" if message else name
 
 
-def evidence_lines(
-    job: Job, first: dict[str, Any] | None, out: Output, cells: int = 8
-) -> list[str]:
+def evidence_lines(job: Job, first: JsonObject | None, out: Output, cells: int = 8) -> list[str]:
     """Which process failed first, when and where in its source, and which others were stopped
     because of it.
     """
@@ -498,7 +497,7 @@ def evidence_lines(
     return [*lines, fact("others", others, cells)] if others else lines
 
 
-def _others_words(job: Job, first: dict[str, Any]) -> str:
+def _others_words(job: Job, first: JsonObject) -> str:
     stopped = [
         int(p["rank"])
         for p in processes(job)
@@ -511,7 +510,7 @@ def _others_words(job: Job, first: dict[str, Any]) -> str:
     return f"{fmt.ranks(stopped)} {'was' if len(stopped) == 1 else 'were'} stopped because of it"
 
 
-def first_failure(job: Job, events: list[Event]) -> dict[str, Any] | None:
+def first_failure(job: Job, events: list[Event]) -> JsonObject | None:
     """The process that failed first by itself (capability 40), with its uncaught exception if it
     told of one.
     """
@@ -533,13 +532,13 @@ def first_failure(job: Job, events: list[Event]) -> dict[str, Any] | None:
     return {**found, "exception": exception if _counts(exception, cause) else None}
 
 
-def _counts(exception: dict[str, Any] | None, cause: dict[str, Any]) -> bool:
+def _counts(exception: JsonObject | None, cause: JsonObject) -> bool:
     """One of another thread ends no process: it counts where nothing else is known."""
     where = (exception or {}).get("where", "main")
     return where == "main" or cause.get("cause") in (None, "unknown")
 
 
-def _with_exits(found: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
+def _with_exits(found: list[JsonObject], events: list[Event]) -> list[JsonObject]:
     """Processes with the reason of their end, which the contract's object leaves to the events."""
     reasons = {
         e.get("rank"): (e.get("data") or {}).get("reason")
@@ -551,13 +550,13 @@ def _with_exits(found: list[dict[str, Any]], events: list[Event]) -> list[dict[s
     return found
 
 
-def _failed_by_itself(process: dict[str, Any]) -> bool:
+def _failed_by_itself(process: JsonObject) -> bool:
     bad = process.get("signal") is not None or process.get("exit_code") not in (None, 0)
     reason = str(process.get("reason") or "")
     return bad and reason not in _REASON_STOPPED and not reason.endswith("failed")
 
 
-def _exception_of(events: list[Event], rank: Any) -> dict[str, Any] | None:
+def _exception_of(events: list[Event], rank: Any) -> JsonObject | None:
     """The first exception of the main thread; of any thread if there is none."""
     told = [e for e in events if e.get("type") == "exception" and e.get("rank") == rank]
     told.sort(key=lambda e: (e.get("data") or {}).get("where") != "main")

@@ -4,7 +4,9 @@
 
 import math
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from headway.model.json_types import JsonObject
 
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # of the clock: no two runs agree on these, and nobody expects it
@@ -12,7 +14,7 @@ _CLOCKED: Final = re.compile(
     r"(?:^|[/_. -])(?:time|seconds|secs?|duration|elapsed|throughput|fps|it_s|per_sec|per_second|tokens_s|eta|memory|mem)"
     r"(?:$|[/_. -])"
 )
-Series = dict[str, list[dict[str, Any]]]  # of /api/jobs/{ref}/metrics
+Series = dict[str, list[JsonObject]]  # of /api/jobs/{ref}/metrics
 
 
 class Match(NamedTuple):
@@ -40,7 +42,7 @@ def compare(old: Series, new: Series, tolerance: float) -> list[Match]:
     ]
 
 
-def _trace(entries: list[dict[str, Any]]) -> dict[int, float]:
+def _trace(entries: list[JsonObject]) -> dict[int, float]:
     """The last value of each step, of the lowest rank; a later attempt stands above an earlier."""
     if not entries:
         return {}
@@ -53,9 +55,7 @@ def _trace(entries: list[dict[str, Any]]) -> dict[int, float]:
     return found
 
 
-def _match(
-    name: str, old: list[dict[str, Any]], new: list[dict[str, Any]], tolerance: float
-) -> Match:
+def _match(name: str, old: list[JsonObject], new: list[JsonObject], tolerance: float) -> Match:
     a, b = _trace(old), _trace(new)
     shared = sorted(a.keys() & b.keys())
     worst, equal, first_step = 0.0, 0, None

@@ -15,6 +15,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any, Final
 
+from headway.model.json_types import JsonObject
 from headway.views.text import format as fmt
 from headway.views.usage.tracks import (
     GPU,
@@ -42,7 +43,7 @@ CHARTS: Final = (
     ("received", "network in", "B/s", (NODE,)), ("sent", "network out", "B/s", (NODE,)),
     ("threads", "threads", "", (PROCESS, RANK)), ("files", "open files", "", (PROCESS, RANK)),
 )  # fmt: skip
-Object = dict[str, Any]
+Object = JsonObject
 
 
 def render(job: Object, found: list[Track], checkpoints: list[Object]) -> str:

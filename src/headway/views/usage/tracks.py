@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from headway.model.json_types import JsonObject
 from headway.views.console.widgets.curve import real
 from headway.views.text import format as fmt
 
-Sample = dict[str, Any]
+Sample = JsonObject
 NODE, RANK, PROCESS, GPU = "node", "rank", "process", "gpu"
 # of a track → what it is called in a sample
 FIELDS: Final[dict[str, dict[str, str]]] = {
@@ -74,7 +75,7 @@ class Windows:
     the server.
     """
 
-    def __init__(self, told: Iterable[dict[str, Any]]) -> None:
+    def __init__(self, told: Iterable[JsonObject]) -> None:
         self._turns: dict[tuple[int, Any], list[tuple[float, bool]]] = {}
         for one in told:
             moment = fmt.moment(str(one.get("time") or ""))

@@ -14,8 +14,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from headway.model.json_types import JsonMapping
 from headway.model.limits import NOTICE_RESULT_CHARS_MAX
 from headway.server.notify.outcome import Outcome
 
@@ -25,11 +25,11 @@ _POLL_S = 0.05
 _KEPT_BYTES = 4 * NOTICE_RESULT_CHARS_MAX
 
 
-def send(words: Sequence[str], facts: Mapping[str, Any], timeout_s: float) -> Outcome:
+def send(words: Sequence[str], facts: JsonMapping, timeout_s: float) -> Outcome:
     return run(words, json.dumps(facts).encode(), os.environ | environment(facts), timeout_s)
 
 
-def environment(facts: Mapping[str, Any]) -> dict[str, str]:
+def environment(facts: JsonMapping) -> dict[str, str]:
     """`HW_KIND`, `HW_ID`, …; what is not known is empty."""
     return {
         PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()

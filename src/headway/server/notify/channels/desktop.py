@@ -4,10 +4,9 @@
 
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from headway.model.json_types import JsonMapping
 from headway.server.notify.channels import command_channel
 from headway.server.notify.outcome import Outcome
 
@@ -15,7 +14,7 @@ TOOL = "notify-send"
 _URGENT = frozenset({"failed", "stalled"})
 
 
-def send(facts: Mapping[str, Any], timeout_s: float) -> Outcome:
+def send(facts: JsonMapping, timeout_s: float) -> Outcome:
     tool = shutil.which(TOOL)
     if tool is None:
         return Outcome(False, f"{TOOL} is not installed; on Debian: apt install libnotify-bin")

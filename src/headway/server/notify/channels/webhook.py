@@ -11,11 +11,11 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from headway import __version__
+from headway.model.json_types import JsonMapping
 from headway.model.limits import NOTICE_BYTES_MAX, NOTICE_RESULT_CHARS_MAX
 from headway.server.notify.outcome import Outcome
 
@@ -43,7 +43,7 @@ def is_allowed(url: str, hosts: Iterable[str]) -> bool:
     return bool(known & {host, name, f"{name}:{port}"})
 
 
-def send(url: str, hosts: Iterable[str], facts: Mapping[str, Any], timeout_s: float) -> Outcome:
+def send(url: str, hosts: Iterable[str], facts: JsonMapping, timeout_s: float) -> Outcome:
     if not is_allowed(url, hosts):
         return Outcome(False, f"the host {place(url)[0]} is not in notify.webhook_hosts")
     body = json.dumps(facts).encode()
@@ -81,7 +81,7 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 
 def _post(
-    connection: http.client.HTTPConnection, url: str, facts: Mapping[str, Any], body: bytes
+    connection: http.client.HTTPConnection, url: str, facts: JsonMapping, body: bytes
 ) -> Outcome:
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
+from headway.model.json_types import JsonObject
 from headway.views.console.cells import BOLD, CYAN, DIM, GREEN, RED, Line, cells, cut, pad, plain
 from headway.views.console.theme import Theme
 from headway.views.console.widgets.curve import real
 from headway.views.text import format as fmt
 
-Tracker = dict[str, Any]
+Tracker = JsonObject
 _LABEL_COLUMNS_MAX: Final = 24
 _BAR_COLUMNS_MAX: Final = 48
 _BAR_COLUMNS_MIN: Final = 6

@@ -6,8 +6,9 @@ or failed. Ranks in the same situation are folded together.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
+from headway.model.json_types import JsonObject
 from headway.views.console.cells import BOLD, DIM, RED, YELLOW, Line, cut, plain
 from headway.views.console.job_model import Model
 from headway.views.console.theme import Theme
@@ -74,7 +75,7 @@ def standings(model: Model) -> list[Standing]:
     return [_standing(rank, known.get(rank, {}), model, started) for rank in range(model.ranks)]
 
 
-def _standing(rank: int, process: dict[str, Any], model: Model, started: datetime) -> Standing:
+def _standing(rank: int, process: JsonObject, model: Model, started: datetime) -> Standing:
     found = model.exits.get(rank, process)
     if rank in model.exits or process.get("ended_at"):
         code, signal = found.get("exit_code"), found.get("signal")

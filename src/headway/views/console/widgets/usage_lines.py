@@ -4,8 +4,9 @@ known.
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from headway.model.json_types import JsonObject
 from headway.views.console.cells import BOLD, CYAN, DIM, Line, flow, plain
 from headway.views.console.widgets.curve import Curve, blocks, real
 from headway.views.text import format as fmt
@@ -18,7 +19,7 @@ _IDLE_SHARE: Final = 0.4  # of the mean; below it a rank is named
 _PEAK_SHARE: Final = 1.5  # likewise, above it
 
 
-def usage(found: dict[str, Any], curves: dict[str, Curve], columns: int) -> list[Line]:
+def usage(found: JsonObject, curves: dict[str, Curve], columns: int) -> list[Line]:
     shown = sum(1 for name in _SHOWN if real(found.get(name)) is not None)
     spare = columns // max(shown, 1) - _ITEM_COLUMNS
     room = min(max(spare, _CURVE_COLUMNS_MIN), _CURVE_COLUMNS_MAX)
@@ -26,7 +27,7 @@ def usage(found: dict[str, Any], curves: dict[str, Curve], columns: int) -> list
     return flow(items, columns, 1, gap="   ") if items else []
 
 
-def total(found: dict[str, Any], name: str, counted: str = "ranks") -> float | None:
+def total(found: JsonObject, name: str, counted: str = "ranks") -> float | None:
     """Of all ranks together; the server tells their mean and how many they are."""
     mean, count = real(found.get(name)), real(found.get(counted))
     if mean is None or not math.isfinite(mean):
@@ -34,7 +35,7 @@ def total(found: dict[str, Any], name: str, counted: str = "ranks") -> float | N
     return mean * max(count or 1.0, 1.0)
 
 
-def _items(found: dict[str, Any], curves: dict[str, Curve], room: int) -> Iterator[Line]:
+def _items(found: JsonObject, curves: dict[str, Curve], room: int) -> Iterator[Line]:
     if (cpu := total(found, "cpu_percent")) is not None:
         yield (
             *_item("cpu", f"{cpu:.0f} %", curves.get("cpu_percent"), 6, room),
@@ -54,7 +55,7 @@ def _items(found: dict[str, Any], curves: dict[str, Curve], room: int) -> Iterat
         yield _item("gpu memory", fmt.size(gpu_memory), curves.get("gpu_memory_bytes"), 9, room)
 
 
-def _idle(found: dict[str, Any], name: str) -> str:
+def _idle(found: JsonObject, name: str) -> str:
     """Who does much less than the others: what one looks for when a job is slow."""
     spread, mean = (found.get("spread") or {}).get(name) or {}, real(found.get(name))
     low, rank = real(spread.get("min")), spread.get("min_rank")
@@ -64,7 +65,7 @@ def _idle(found: dict[str, Any], name: str) -> str:
     return f" {what} {rank} only {low:.0f} %"
 
 
-def _peak(found: dict[str, Any]) -> str:
+def _peak(found: JsonObject) -> str:
     """Of one process the most that it has used; of several only the one that has used much more
     than the others.
     """
