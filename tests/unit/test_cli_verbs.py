@@ -289,7 +289,7 @@ def test_the_page_of_a_failed_job_names_the_first_rank_its_exception_and_every_l
     ):  # fmt: skip
         assert said in hw.out, said
     assert "\x1b" not in hw.out
-    assert api.sent("GET", "/api/jobs/.*/logs")[0].query == {"rank": ["0"], "tail": ["100"]}
+    assert api.sent("GET", "/api/jobs/.*/logs")[0].query == {"rank": ["0"], "tail": ["500"]}
 
 
 def test_an_unknown_state_always_has_its_age(api: FakeApi, hw: Hw) -> None:

@@ -47,7 +47,11 @@ def test_folding_keeps_the_order_of_every_rank_and_loses_no_line(
 
 def test_a_progress_bar_takes_one_line() -> None:
     """B15: `\\r` states that come one by one replace each other; a whole line before them stays."""
-    log = filled((0, "epoch 1"), *((0, f"\r {n} %") for n in range(100)), (0, "done"))
+    log = filled((0, "epoch 1"))
+    for n in range(100):
+        log.add_line({**line(f"\r {n} %", 0), "open": True})
+    log.add_line(line("", 0))  # its line end
+    log.add_line(line("done", 0))
     assert [text for _, text, _ in shown(log)] == ["epoch 1", " 99 %", "done"]
     assert len(log.kept) == 3
 

@@ -153,6 +153,11 @@ def watch_logging() -> None:
     logging_capture.install(_run)
 
 
+def hint(key: str, text: str) -> None:
+    """Tell whoever looks at the job something once, and nothing on the program's own stderr."""
+    _run.note(key, text, level="hint")
+
+
 def report_exception(where: str, error: BaseException, thread: str | None = None) -> None:
     """For the bootstrap's hooks, in a process that may not have used headway before. It makes no
     job of its own.

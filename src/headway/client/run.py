@@ -319,15 +319,16 @@ class Run:
             )
 
     def note(self, key: str, text: str, level: str = "warning") -> None:
-        """Tell something once: on stderr and as a fact. `key` says what counts as the same thing.
-        Never raises.
+        """Tell something once: on stderr and as a fact; a `hint` as a fact alone. `key` says what
+        counts as the same thing. Never raises.
         """
         if self.is_off or key in self._noted or (len(self._noted) >= NOTES_MAX and " " in key):
             return  # keys without a blank are a handful, and matter
         self._noted.add(key)
         try:
             text = clean_text(self.masker()(text))
-            self._warn(f"headway: {text}")
+            if level != "hint":
+                self._warn(f"headway: {text}")
             self.fact("note", level=level, text=text)
         except Exception as error:  # P1: a warning that fails must not become the trouble
             raise_if_signal(error)

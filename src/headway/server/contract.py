@@ -375,6 +375,7 @@ class Line(Answer):
     attempt: int
     stream: str
     text: str
+    open: bool = False  # it has no line end yet: the next line of this stream belongs to it
 
 
 class Lines(Answer):

@@ -47,6 +47,7 @@ class Line:
     end: int  # where the next one starts
     text: str
     time_us: int | None = None
+    open: bool = False  # it has no line end yet: what comes next belongs to it
 
 
 @dataclass(slots=True)
@@ -222,10 +223,11 @@ def _split(output: Output, data: bytes, offset: int) -> list[Line]:
     lines = []
     for line in _split_at_newlines(data):
         for part in _parts(line):
+            is_open = not part.endswith(b"\n")
             shown = part.removesuffix(b"\n").removesuffix(b"\r")
             text = shown[:LINE_BYTES_MAX].decode("utf-8", "replace")
             cut = CUT if len(shown) > LINE_BYTES_MAX else ""
-            lines.append(Line(output, offset, offset + len(part), text + cut))
+            lines.append(Line(output, offset, offset + len(part), text + cut, open=is_open))
             offset += len(part)
     return lines
 

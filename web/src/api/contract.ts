@@ -778,6 +778,7 @@ export interface Line {
   attempt: number;
   stream: string;
   text: string;
+  open?: boolean;
 }
 
 export interface Lines {

@@ -49,6 +49,8 @@ def _bootstrap() -> None:
         _watch_exceptions()
         _watch_fatal()
     _explain_breakpoints()
+    if not (sys.stdout is not None and sys.stdout.isatty()):
+        sys.meta_path.insert(0, Lookout("rich.live", _hint_terminal))
     if "logging" in sys.modules:
         _watch_logging(sys.modules["logging"])
     else:
@@ -84,6 +86,31 @@ def _explain_breakpoints() -> None:
         return before(*args, **named)
 
     sys.breakpointhook = breakpointhook
+
+
+def _tell_hint(text: str) -> None:
+    """Beside the program's output, not in it."""
+    try:
+        from headway.client.api import hint
+
+        hint("terminal", text)
+    except Exception:  # the program goes on without the hint
+        return
+
+
+def _hint_terminal(live: "Any") -> None:
+    """Live displays of rich, and so Lightning's bars, draw nothing where there is no terminal: say
+    so once, beside the program's output and not in it.
+    """
+    start = live.Live.start
+
+    def hinted(self: "Any", *args: "Any", **named: "Any") -> "Any":
+        live.Live.start = start
+        if not getattr(getattr(self, "console", None), "is_terminal", True):
+            _tell_hint("it draws only on a terminal (rich): --pty gives it one")
+        return start(self, *args, **named)
+
+    live.Live.start = hinted
 
 
 class _Finder:

@@ -49,13 +49,14 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
         )
 
 
-class LineForm(msgspec.Struct):
+class LineForm(msgspec.Struct, omit_defaults=True):
     time: str | None
     rank: int | None
     task: str
     attempt: int
     stream: str
     text: str
+    open: bool = False
 
     @classmethod
     def of(cls, found: Iterable[Line]) -> "list[LineForm]":
@@ -67,6 +68,7 @@ class LineForm(msgspec.Struct):
                 line.output.attempt,
                 line.output.stream,
                 line.text,
+                line.open,
             )
             for line in found
         ]

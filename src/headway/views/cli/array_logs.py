@@ -47,8 +47,10 @@ def show(call: Call, source: Source, array: Job) -> None:
         )
         return
     out = call.terminal.out
-    sink = JsonLines(out) if call.as_json else Merged(out, out, ranks=1)
+    fold = call.get("grep") is None
+    sink = JsonLines(out) if call.as_json else Merged(out, out, ranks=1, fold=fold)
     logs.follow(sink) if call.get("follow") else logs.write(sink, logs.begun())
+    sink.finish()
 
 
 class _Logs:

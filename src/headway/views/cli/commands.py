@@ -31,10 +31,11 @@ _CHOSEN: Final = {"cluster": "jobs of this cluster", "experiment": "jobs of this
 _TABLE: Final = (
     Command(
         "run", RUN, "run a command here, show its output, exit as it does", "hw run [options] COMMAND… | JOB.yaml",
-        (*_JOB, *_FILE, "snapshot", "tensorboard"), takes_command=True,
+        (*_JOB, *_FILE, "snapshot", "tensorboard", "plain"), takes_command=True,
         details=(
             "The command is passed on untouched: from its first word on, everything belongs to it.\n"
             "In a terminal: a live view with the keys in its last line; q leaves it running, Ctrl-C asks.\n"
+            "With --plain: the program's own lines and nothing else, as without hw.\n"
             "Elsewhere, one process: its stdout and stderr as they are; several: each line has its rank in front,\n"
             "and Ctrl-C interrupts the job and waits, a second one terminates it. Closing the terminal leaves it.\n"
             "Exits as the job does: its exit code, or 128+N for signal N; 126 or 127 if it cannot be started.\n"

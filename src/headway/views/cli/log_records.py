@@ -35,6 +35,7 @@ def show(call: Call, source: Source, job: JsonObject) -> None:
     after = _put(follow, sink, [*query, ("tail", call.get("tail"))], 0)
     for _ in follow.answers() if call.get("follow") else ():
         after = _put(follow, sink, query, after)
+    sink.finish()
 
 
 def _put(follow: Follow, sink: Merged | JsonLines, query: list[tuple[str, Any]], after: int) -> int:

@@ -193,7 +193,8 @@ def _lines(call: Call, source: Source, job: Job) -> None:
     """
     out = call.terminal.out
     live, ranks = bool(call.get("follow")), job_text.count_processes(job)
-    merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=ranks, live=live)
+    fold = call.get("grep") is None
+    merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=ranks, live=live, fold=fold)
     from headway.views.cli.log_records import Beside
 
     follow = Follow(source, job["id"], tail=0, records=live and not call.as_json)
@@ -201,6 +202,7 @@ def _lines(call: Call, source: Source, job: Job) -> None:
     cursor = _show(call, follow, merged, beside, None)
     for _ in follow.answers() if call.get("follow") else ():
         cursor = _show(call, follow, merged, beside, cursor)
+    merged.finish()
 
 
 def _show(

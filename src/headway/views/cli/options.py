@@ -442,6 +442,9 @@ OPTIONS: Final = (
     Option(("--array",), "array", "N|ID", "so many jobs as one, by numbers: 100, 0-9, 1,4,7"),
     Option(("--remove",), "remove", "", "take it away"),
     Option(("--failed",), "failed", "", "of an array, only the jobs that failed"),
+    Option(
+        ("--plain",), "plain", "", "the program's lines and nothing else: no live view, no verdict"
+    ),
     Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
     Option(
         ("--state",),

@@ -15,7 +15,7 @@ from headway.views.cli import arrays, log_records, references
 from headway.views.cli.dispatch import Call, complain
 from headway.views.cli.output import Merged
 from headway.views.text import format as fmt
-from headway.views.text import health_text, job_text, table
+from headway.views.text import health_text, job_text, redraw, table
 from headway.views.text.terminal import DIM, RED, Output
 from headway.wire import display
 
@@ -28,6 +28,7 @@ _CONFIG_CHARS_MAX = 800  # of the config: ten rows of a terminal
 _VALUE_CHARS_MAX = 60  # of one value of it
 _PROCESSES_MAX = 8  # a line each; of more, a line for all that are alike
 _AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
+_READ_FOR_EACH = 5  # lines read for each that is shown
 
 
 def command(call: Call) -> int:
@@ -512,7 +513,8 @@ def _log_lines(source: Source, job: JsonObject, out: Output, tail: int) -> list[
     every = len(job.get("roles") or []) > 1  # one rank stands for its like, not for another role
     rank = (job.get("cause") or {}).get("rank") or 0  # the one that failed first, where one did
     whose = "all ranks" if every else f"rank {rank}"
-    asked = [("rank", None if every else rank), ("tail", tail)]
+    # of bars and of the same line again and again little is left, so more is asked for than shown
+    asked = [("rank", None if every else rank), ("tail", tail * _READ_FOR_EACH)]
     try:
         answer = source.get(job_route(job["id"], "logs"), asked)
     except HeadwayError as error:
@@ -522,9 +524,10 @@ def _log_lines(source: Source, job: JsonObject, out: Output, tail: int) -> list[
     except HeadwayError:
         records = {}  # the lines are worth more than what nobody printed
     kept = log_records.unprinted(records.get("records") or [])
-    lines = [*(answer.get("lines") or []), *kept]
+    lines = redraw.folded(answer.get("lines") or [])
     if kept:
-        lines = sorted(lines, key=lambda line: str(line.get("time") or ""))[-tail:] if tail else []
+        lines = sorted([*lines, *kept], key=lambda line: str(line.get("time") or ""))
+    lines = redraw.counted(lines)[-tail:] if tail else []
     if not lines:
         return (
             [_fact("log", "nothing has been written" if every else f"{whose} has written nothing")]

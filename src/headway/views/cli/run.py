@@ -100,6 +100,8 @@ def _attend(call: Call, source: Source, job: JsonObject, signals: Signals) -> Js
     """The job object of the end. A person who leaves the live view leaves as by a signal: its exit
     is not known yet.
     """
+    if call.get("plain"):
+        return Plain(call, source, job, silent=True).to_the_end()
     if call.as_json or not (call.terminal.out.is_tty and call.terminal.err.is_tty):
         return Plain(call, source, job).to_the_end()
     from headway.views.console import screen
@@ -127,11 +129,14 @@ def _stop(deed: str, signals: Signals) -> None:
 
 class Plain:
     """The job as plain lines. Also for `watch`, which has no command line of a job: `ranks` are
-    those of the job.
+    those of the job. `silent`: the program's lines and nothing else (`--plain`).
     """
 
-    def __init__(self, call: Call, source: Source, job: JsonObject) -> None:
+    def __init__(
+        self, call: Call, source: Source, job: JsonObject, *, silent: bool = False
+    ) -> None:
         self.terminal: Terminal = call.terminal
+        self.silent = silent
         self.job, self.job_id = job, str(job["id"])
         self.told_state = ""
         self.told_closed = False
@@ -145,7 +150,7 @@ class Plain:
         out = call.terminal.err if call.as_json else call.terminal.out
         err = call.terminal.err
         self.output: Exact | Merged = (
-            Merged(out, err, ranks=self.ranks, live=True)
+            Merged(out, err, ranks=self.ranks, live=True, bare=silent)
             if several
             else Exact(self.follow, out, err)
         )
@@ -163,10 +168,26 @@ class Plain:
             self._tell_closed()
             if answer.get("done"):
                 self.job = answer["done"]
+        self._finish()
+        # where the program itself has not ended, its exit code does not tell what happened
+        if self.silent and (self.job.get("exit_code") is not None or self.job.get("signal")):
+            return self.job
         found = best.ask(self.job, self.follow.ask)
         for line in job_text.end_lines(self.job, self.events, self.terminal.err, found):
             self.terminal.say(line)
         return self.job
+
+    def _finish(self) -> None:
+        """The end of the output, before words of our own."""
+        if isinstance(self.output, Merged):
+            self.output.finish()
+        if not self.silent:
+            self.output.end_line()
+
+    def _say(self, text: str) -> None:
+        if not self.silent:
+            self.output.end_line()
+            self.terminal.say(text)
 
     def _wait_s(self) -> float:
         """Up to the moment at which waiting is worth a line, then as long as the server allows."""
@@ -187,7 +208,10 @@ class Plain:
         if state == "waiting":
             job["waiting"] = {**job_text.waiting_of(job), "reason": self.follow.ask(self._why)}
         job = {**job, "state": state, "processes": self.ranks}
-        self.terminal.say(job_text.state_line(job, self.terminal.err, datetime.now(UTC)))
+        # a person who waits for a place must know it, also where only the program may speak
+        if self.silent and state == "waiting" and self.terminal.err.is_tty:
+            self.terminal.say(job_text.state_line(job, self.terminal.err, datetime.now(UTC)))
+        self._say(job_text.state_line(job, self.terminal.err, datetime.now(UTC)))
 
     def _why(self, source: Source) -> str | None:
         """What it waits for, in words."""
@@ -200,7 +224,7 @@ class Plain:
                 self.events.append(event)
             words = job_text.event_words(event, output_seen=job_text.has_output(self.job))
             if words:
-                self.terminal.say(f"hw: {self.terminal.err.safe(words)}")
+                self._say(f"hw: {self.terminal.err.safe(words)}")
 
     def _tell_records(self, records: list[JsonObject]) -> None:
         """Records of `logging` that the program keeps to itself; what it prints is in its output."""
@@ -209,20 +233,18 @@ class Plain:
         several = self.ranks > 1
         for line in log_records.unprinted(records):
             rank = f"{line.get('rank')} │ " if several and line.get("rank") is not None else ""
-            self.terminal.say(self.terminal.err.safe(f"{rank}{line['text']}"))
+            self._say(self.terminal.err.safe(f"{rank}{line['text']}"))
 
     def _tell_closed(self) -> None:
         if self.output.closed and not self.told_closed:
             self.told_closed = True
-            self.terminal.say(
-                f"hw: nobody reads the output any more; waiting for {self.job_id} to end"
-            )
+            self._say(f"hw: nobody reads the output any more; waiting for {self.job_id} to end")
 
     def _lost(self) -> None:
-        self.terminal.say(f"hw: the server is gone; {self.job_id} goes on. Looking for the server")
+        self._say(f"hw: the server is gone; {self.job_id} goes on. Looking for the server")
 
     def _found(self) -> None:
-        self.terminal.say("hw: the server is back")
+        self._say("hw: the server is back")
 
 
 def exit_code(job: JsonObject) -> int:

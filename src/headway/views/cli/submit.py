@@ -34,7 +34,7 @@ def command(call: Call) -> int:
     elif submission.is_reservation(call):
         _tell_reservation(call, job)
     else:
-        tell_way_back(call, job["id"])
+        tell_way_back(call, job["id"], job.get("page"))
     return 0
 
 
@@ -49,7 +49,7 @@ def _tell_reservation(call: Call, job: JsonObject) -> None:
     call.terminal.say(f"  {err.style(ways, DIM)}")
 
 
-def tell_way_back(call: Call, job_id: str) -> None:
+def tell_way_back(call: Call, job_id: str, page: str | None = None) -> None:
     """The id alone is data, for `id=$(hw submit …)`; the commands to go on with are talk."""
     short, err = fmt.suffix(job_id), call.terminal.err
     if call.terminal.out.is_tty:
@@ -59,4 +59,6 @@ def tell_way_back(call: Call, job_id: str) -> None:
     ways = " · ".join(
         f"hw {words} {err.safe(short)}" for words in ("logs -f", "q", "abort", "resubmit")
     )
+    if page:
+        ways += f" · {err.safe(page)}"
     call.terminal.say(f"  {err.style(ways, DIM)}")

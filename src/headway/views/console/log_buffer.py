@@ -15,6 +15,7 @@ from typing import Final
 from headway.model.json_types import JsonObject
 from headway.model.limits import CONSOLE_FOLD_ENTRIES_MAX, CONSOLE_LINES_MAX, DISPLAY_LINE_CHARS_MAX
 from headway.views.console.text_filter import found_in
+from headway.views.text import redraw
 from headway.wire import display
 
 NOBODY: Final = -1  # the rank of lines that Headway itself or an agent wrote
@@ -90,8 +91,8 @@ class Log:
     _places: dict[str, int] = field(default_factory=dict)  # text → number of its last entry
     _last: dict[int, int] = field(default_factory=dict)  # rank → number of its last entry
     _levels: dict[int, int] = field(default_factory=dict)  # rank → level of its last line
-    # ranks whose last line was drawn over by a carriage return
-    _returned: set[int] = field(default_factory=set)
+    # (rank, stream) → its last line, which has no end yet
+    _open: dict[tuple[int, str], str] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -108,33 +109,53 @@ class Log:
             self._fold(said)
 
     def add_line(self, line: JsonObject) -> None:
-        """A line of the `follow` answer."""
+        """A line of the `follow` answer. One that goes on with a line without end, or is drawn
+        over it, takes its place (B15); one that goes up takes the rows away that it draws over.
+        """
         rank = line.get("rank")
         text = str(line.get("text", ""))
         if len(text) > 2 * DISPLAY_LINE_CHARS_MAX and "\r" not in text:
             text = text[: 2 * DISPLAY_LINE_CHARS_MAX]
         whose = int(rank) if isinstance(rank, int) and 0 <= rank < _RANK_MAX else NOBODY
-        returns = "\r" in text
-        if text.startswith("\r") and whose in self._returned:
-            self._replace(text, whose, line.get("time"))
-        else:
-            self.add(text, whose, time=line.get("time"), stream=str(line.get("stream") or "stdout"))
-        (self._returned.add if returns else self._returned.discard)(whose)
+        stream, time = str(line.get("stream") or "stdout"), line.get("time")
+        before = self._open.pop((whose, stream), None)
+        if before is not None:
+            text = redraw.joined(before, text)
+        rows, text = redraw.rows_up(text)
+        if rows or before is not None:
+            self._take_back(whose, stream, rows + (before is not None))
+        if line.get("open"):
+            self._open[whose, stream] = text
+        self.add(text, whose, time=time, stream=stream)
 
-    def _replace(self, text: str, rank: int, time: str | None) -> None:
-        """A progress bar's next state takes the place of its last one (B15)."""
-        safe = display.line(text, color=self.theme_color, ascii_only=self.ascii_only)
-        said = next(said for said in reversed(self.kept) if said.rank == rank)
-        place = self._last.get(rank, -1)
-        entry = self.shown[place - self.first] if place >= self.first else None
-        alone = entry is not None and entry.text == said.text and entry.mask == 1 << (rank + 1)
-        if not alone or entry is None or not self.choice.takes(said):
-            self.add(text, rank, time=time)
-            return
-        self._places.pop(said.text, None)
-        said.text = entry.text = safe
-        said.time = entry.time = time
-        self._places[safe] = place
+    def _take_back(self, rank: int, stream: str, count: int) -> None:
+        """The last lines of one stream go: they are drawn over."""
+        lost: list[Said] = []
+        for said in reversed(self.kept):
+            if len(lost) == count:
+                break
+            if said.rank == rank and said.stream == stream:
+                lost.append(said)
+        self.total -= len(lost)
+        last = self.shown[-len(lost) :] if lost else []
+        on_top = [entry.text for entry in reversed(last)] == [said.text for said in lost]
+        alone = all(entry.count == 1 and entry.mask == 1 << (rank + 1) for entry in last)
+        for said in lost:
+            self._drop(said)
+        if on_top and alone:  # the usual case: nothing has to be folded anew
+            for entry in last:
+                self._places.pop(entry.text, None)
+            del self.shown[len(self.shown) - len(last) :]
+            if self._last.get(rank, -1) >= self.end:
+                self._last.pop(rank)
+        elif lost:
+            self.choose(self.choice)
+
+    def _drop(self, said: Said) -> None:
+        for place in range(len(self.kept) - 1, -1, -1):
+            if self.kept[place] is said:
+                del self.kept[place]
+                return
 
     def skip(self, count: int, time: str | None) -> None:
         """Lines that came too fast to be kept here."""

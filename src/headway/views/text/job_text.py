@@ -244,6 +244,8 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
     """
     data = event.get("data") or {}
     who = f"rank {event['rank']}: " if event.get("rank") is not None else ""
+    if event.get("type") == "note" and data.get("level") == "hint":
+        return str(data.get("text", ""))
     if event.get("type") == "note" and output_seen and who:
         return ""
     if event.get("type") == "note" and str(data.get("level", "warning")).lower() != "debug":
@@ -327,7 +329,7 @@ def end_lines(
         lines += [] if fits else _packed(told, out.columns or 0)
         return [
             *lines,
-            "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM),
+            "  " + out.style(" · ".join(_ways_on(job, f"hw logs {short}")), DIM),
         ]
     first = first_failure(job, events)
     held = str(job["state"]) == "held"
@@ -354,7 +356,15 @@ def end_lines(
             fact("held", hold_words(job)),
             fact("", f"hw shell {short} enters it · hw release {short} frees it"),
         ]
-    return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
+    return [*lines, fact("next", " · ".join(_ways_on(job, f"hw logs {short}{rank}")))]
+
+
+def _ways_on(job: Job, logs: str) -> Iterator[str]:
+    """Commands to go on with, and the page."""
+    short = fmt.suffix(str(job["id"]))
+    yield from (f"hw q {short}", logs, f"hw resubmit {short}")
+    if job.get("page"):
+        yield str(job["page"])
 
 
 def _peak_words(job: Job) -> list[str]:
