@@ -281,6 +281,7 @@ NODES_LISTED_MAX = 256  # of one job, in a row of a list
 CURVE_POINTS_MAX = 1_000  # of usage in one answer that is asked for as a curve
 CURVE_SAMPLES_MAX = 4_096  # read for such a curve
 CURVE_TASKS_MAX = 64  # likewise, of one attempt
+USAGE_LINES_MAX = 64  # ranks, nodes or cards in one chart of usage
 CHECKPOINTS_MAX = 10_000  # of one job; further ones are events
 TIMINGS_MAX = 10_000  # named timings of one task; further ones are events
 METRIC_DEFINITIONS_MAX = 10_000  # of one job: own x-axes and goals, by name or pattern

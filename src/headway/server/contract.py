@@ -540,6 +540,31 @@ class Usage(Answer):
     curves: dict[str, Curve] | None = None
 
 
+class UsageLine(Answer):
+    label: str
+    values: list[float | None]
+
+
+class UsageChart(Answer):
+    """`values` of each line stand beside `time`; null where nothing was measured."""
+
+    name: str
+    title: str
+    unit: str
+    stacked: bool
+    lines: list[UsageLine]
+    left_out: int
+
+
+class UsageStacks(Answer):
+    """Usage of one attempt, a line per rank, node or GPU."""
+
+    attempt: int
+    time: list[Time]
+    charts: list[UsageChart]
+    checkpoints: list[Checkpoint]
+
+
 class Follow(Answer):
     """What is new of a job since a cursor. `progress` and `usage` are null while they are as before."""
 
@@ -903,6 +928,7 @@ class PageRow(Answer):
     signal: int | None = None
     parent: str | None = None
     tags: list[str] = []
+    health: Health | None = None
     star: bool = False
     bug: bool = False
     description: str | None = None

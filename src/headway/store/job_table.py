@@ -48,8 +48,8 @@ _KEYS = {
 _HELP = "such as: digits state:failed exp:voc20 tag:base since:2d config.lr>0.01 metric.loss<0.3 -cluster:lab"
 _KEPT = (
     "id", "name", "experiment", "state", "state_since", "cluster", "engine", "command", "gpus", "processes",
-    "submitted_at", "started_at", "ended_at", "elapsed_s", "exit_code", "signal", "parent", "tags", "cause", "array",
-    "array_index", "star", "bug", "description",
+    "submitted_at", "started_at", "ended_at", "elapsed_s", "exit_code", "signal", "parent", "tags", "cause", "health",
+    "array", "array_index", "star", "bug", "description",
 )  # fmt: skip
 
 

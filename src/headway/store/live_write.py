@@ -270,11 +270,11 @@ def short(sample: Fact) -> dict[str, list[list[Any]]]:
     """
     return {
         "ranks": [
-            [one["rank"], _mean(one.get("cpu_percent")), _mean(memory_of(one))]
+            [one["rank"], mean_of(one.get("cpu_percent")), mean_of(memory_of(one))]
             for one in rank_lines(sample)
         ],
         "gpus": [
-            [holder(gpu, sample), _mean(gpu.get("load_percent")), _mean(gpu.get("memory_bytes"))]
+            [holder(gpu, sample), mean_of(gpu.get("load_percent")), mean_of(gpu.get("memory_bytes"))]
             for gpu in gpus(sample)
             if gpu.get("own") is not False  # a card of the node that somebody else works on
         ],
@@ -311,7 +311,7 @@ def holder(gpu: Fact, sample: Fact) -> int | None:
     )[1]
 
 
-def _mean(value: Any) -> float | None:
+def mean_of(value: Any) -> float | None:
     return finite(value[1]) if isinstance(value, list) and len(value) == 3 else finite(value)
 
 

@@ -112,6 +112,8 @@ export interface AskedLines {
   first?: number;
   count?: number;
   tail?: boolean;
+  at?: number | null;
+  time_s?: number | null;
 }
 
 export interface AskedRecords {
@@ -121,6 +123,12 @@ export interface AskedRecords {
   after?: number;
   tail?: number | null;
   limit?: number;
+}
+
+export interface AskedStacks {
+  by?: "gpu" | "node" | "rank";
+  attempt?: number | null;
+  points?: number;
 }
 
 export interface AskedUsage {
@@ -1070,6 +1078,7 @@ export interface PageRow {
   signal?: number | null;
   parent?: string | null;
   tags?: Array<string>;
+  health?: Health | null;
   star?: boolean;
   bug?: boolean;
   description?: string | null;
@@ -1408,6 +1417,21 @@ export interface Usage {
   curves?: Record<string, Curve> | null;
 }
 
+/** `values` of each line stand beside `time`; null where nothing was measured. */
+export interface UsageChart {
+  name: string;
+  title: string;
+  unit: string;
+  stacked: boolean;
+  lines: Array<UsageLine>;
+  left_out: number;
+}
+
+export interface UsageLine {
+  label: string;
+  values: Array<number | null>;
+}
+
 /** The last sample of a running job, or means and peak of an ended one. */
 export interface UsageShort {
   time: string;
@@ -1420,6 +1444,14 @@ export interface UsageShort {
   peak_memory_bytes: number | null;
   peak_rank: number | null;
   spread: Record<string, Spread>;
+}
+
+/** Usage of one attempt, a line per rank, node or GPU. */
+export interface UsageStacks {
+  attempt: number;
+  time: Array<string>;
+  charts: Array<UsageChart>;
+  checkpoints: Array<Checkpoint>;
 }
 
 export interface Version {

@@ -94,7 +94,7 @@ function cutLines(data: Data, query: URLSearchParams): LinesAnswer {
   const lines = chosen(data, query);
   const count = Number(query.get("count") ?? 200);
   const first = query.get("tail") === "true" ? Math.max(0, lines.length - count) : Number(query.get("first") ?? 0);
-  return { total: lines.length, first, lines: lines.slice(first, first + count), bytes: data.lines.bytes, whole: false };
+  return { total: lines.length, first, lines: lines.slice(first, first + count), bytes: data.lines.bytes };
 }
 
 function findLines(data: Data, query: URLSearchParams): { hits: number[]; more: boolean; timed_out: boolean; total: number } {

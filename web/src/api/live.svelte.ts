@@ -1,27 +1,8 @@
 // The one live connection of the page: a long poll that says what is shown and what is known of it, and gets the rest.
 // Nothing is remembered by the server, so sleep, a lost network and a restarted server all end in the same next request.
 
-import type { Job, JobAnswer, LiveAnswer, TableAnswer } from "./types";
+import type { Job, JobAnswer, JobWish, LiveAnswer, TableAnswer, TableWish } from "./types";
 import { ApiError, OfflineError, post } from "./client";
-
-export interface TableWish {
-  query: string;
-  sort: string;
-  offset: number;
-  limit: number;
-  config: string[];
-  metrics: string[];
-  spark: string | null;
-  total: number;
-  known: Record<string, number>;
-}
-
-export interface JobWish {
-  ref: string;
-  known: Record<string, number>;
-  points: Record<string, number>;
-  bytes: number;
-}
 
 export interface Topic<Wish, Answer> {
   wish(): Wish;

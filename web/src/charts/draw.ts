@@ -10,6 +10,8 @@ export interface Curve {
   raw?: ArrayLike<number> | undefined;
   width?: number;
   faint?: boolean;
+  /** Drawn with dashes: what a restart threw away. */
+  dashed?: boolean;
 }
 
 export interface Band {
@@ -59,15 +61,28 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
   return context;
 }
 
-export function drawAxes(context: CanvasRenderingContext2D, frame: Frame, look: Look, time: boolean, format: (value: number) => string = label): void {
-  const { width, height, left, right, bottom, top } = frame;
+/** Colours of the page as a canvas needs them. */
+export function lookOf(box: HTMLElement): Look {
+  const probe = (variable: string): string => {
+    box.style.setProperty("outline-color", `var(${variable})`);
+    const found = getComputedStyle(box).outlineColor;
+    box.style.removeProperty("outline-color");
+    return found;
+  };
+  return { line: probe("--line"), dim: probe("--faint"), bad: probe("--bad"), font: `11px ${getComputedStyle(box).fontFamily}` };
+}
+
+export const rowTicks = (frame: Pick<Frame, "height" | "top" | "bottom" | "y">): number[] =>
+  ticks(frame.y, Math.max(2, Math.floor((frame.height - frame.top - frame.bottom) / 38)));
+
+export function drawAxes(context: CanvasRenderingContext2D, frame: Frame, look: Look, time: boolean, format: (value: number) => string = label, rows: number[] = rowTicks(frame)): void {
+  const { width, height, left, right, bottom } = frame;
   context.font = look.font;
   context.lineWidth = 1;
   context.strokeStyle = look.line;
   context.fillStyle = look.dim;
   context.textBaseline = "middle";
   context.textAlign = "right";
-  const rows = ticks(frame.y, Math.max(2, Math.floor((height - top - bottom) / 38)));
   context.beginPath();
   for (const tick of rows) {
     const y = Math.round(yPixel(frame, tick)) + 0.5;
@@ -78,14 +93,16 @@ export function drawAxes(context: CanvasRenderingContext2D, frame: Frame, look: 
   context.stroke();
   context.textBaseline = "top";
   context.textAlign = "center";
-  const count = Math.max(2, Math.floor((width - left - right) / 84));
+  const count = Math.max(2, Math.floor((width - left - right) / (time ? 110 : 84)));
   const columns = time ? timeTicks(frame.x, count) : ticks(frame.x, count);
   const span = frame.x.high - frame.x.low;
+  let free = -Infinity; // labels never touch each other
   for (const tick of columns) {
     const x = xPixel(frame, tick);
     const text = time ? timeLabel(tick, span) : label(tick);
     const half = context.measureText(text).width / 2;
-    if (x - half < left - 8 || x + half > width - right + 8) continue;
+    if (x - half < left - 8 || x + half > width - right + 8 || x - half < free) continue;
+    free = x + half + 10;
     context.fillText(text, x, height - bottom + 6);
   }
 }
@@ -142,6 +159,21 @@ function odd(context: CanvasRenderingContext2D, frame: Frame, xs: ArrayLike<numb
   }
 }
 
+/** The area between two lines, in pieces where one of them has gaps. */
+function fillBand(context: CanvasRenderingContext2D, frame: Frame, band: Band): void {
+  const known = (i: number): boolean => Number.isFinite(band.high[i] as number) && Number.isFinite(band.low[i] as number);
+  for (let from = 0; from < band.x.length; from++) {
+    if (!known(from)) continue;
+    let to = from;
+    while (to + 1 < band.x.length && known(to + 1)) to += 1;
+    context.beginPath();
+    for (let i = from; i <= to; i++) context.lineTo(xPixel(frame, band.x[i] as number), yPixel(frame, band.high[i] as number));
+    for (let i = to; i >= from; i--) context.lineTo(xPixel(frame, band.x[i] as number), yPixel(frame, band.low[i] as number));
+    context.fill();
+    from = to;
+  }
+}
+
 export function drawCurves(context: CanvasRenderingContext2D, frame: Frame, curves: Curve[], bands: Band[], marks: Mark[], look: Look): void {
   const { width, height, left, right, bottom, top } = frame;
   context.save();
@@ -151,10 +183,7 @@ export function drawCurves(context: CanvasRenderingContext2D, frame: Frame, curv
   for (const band of bands) {
     context.fillStyle = band.colour;
     context.globalAlpha = 0.16;
-    context.beginPath();
-    for (let i = 0; i < band.x.length; i++) context.lineTo(xPixel(frame, band.x[i] as number), yPixel(frame, band.high[i] as number));
-    for (let i = band.x.length - 1; i >= 0; i--) context.lineTo(xPixel(frame, band.x[i] as number), yPixel(frame, band.low[i] as number));
-    context.fill();
+    fillBand(context, frame, band);
     context.globalAlpha = 1;
   }
   context.lineJoin = "round";
@@ -168,7 +197,9 @@ export function drawCurves(context: CanvasRenderingContext2D, frame: Frame, curv
     }
     context.globalAlpha = curve.faint ? 0.35 : 1;
     context.lineWidth = curve.width ?? 1.5;
+    context.setLineDash(curve.dashed ? [4, 3] : []);
     path(context, frame, curve.x, curve.y);
+    context.setLineDash([]);
     if (curve.x.length < 2000) lonely(context, frame, curve.x, curve.y);
     context.globalAlpha = 1;
   }

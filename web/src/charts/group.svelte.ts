@@ -4,7 +4,9 @@ import { decodeLines, type Line } from "../api/charts";
 import { ApiError, postBinary } from "../api/client";
 import type { JobTopic } from "../api/live.svelte";
 import type { PointsNews } from "../api/types";
-import { asNumber } from "../lib/format";
+import { jobColour, lineColour } from "../lib/colour";
+import { asNumber, suffix } from "../lib/format";
+import { panelsOf, valueOf, valuesOf, type Configs, type Panel } from "./facet";
 
 const GATHER_MS = 16;
 const NAMES_AT_ONCE = 24;
@@ -24,7 +26,56 @@ export interface Range {
   high: number;
 }
 
+/** One entry of the legend that all charts share: a job, or all jobs with the same value of a setting. */
+export interface Entry {
+  key: string;
+  label: string;
+  index: number;
+}
+
+/** What one chart says at the cursor. */
+export interface Readout {
+  key: string;
+  label: string;
+  colour: string;
+  value: number;
+}
+
+/** How the charts are drawn, as far as it is kept with a layout. */
+export interface ChartView {
+  x: string;
+  smoothing: number;
+  logY: boolean;
+  logX: boolean;
+  colourBy: string;
+  rowsBy: string;
+  columnsBy: string;
+  mean: boolean;
+}
+
 export class ChartGroup {
+  jobs = $state.raw<string[]>([]);
+  /** Settings that colours, rows and columns stand for; empty: each job on its own. */
+  colourBy = $state("");
+  rowsBy = $state("");
+  columnsBy = $state("");
+  /** One line with its spread for each entry of the legend, in place of one for each job. */
+  mean = $state(false);
+  /** The entry of the legend that is pointed at. */
+  focus = $state<string | null>(null);
+  configs = $state.raw<Configs>(new Map());
+  names = $state.raw<ReadonlyMap<string, string>>(new Map());
+  /** Values at the cursor, by chart. */
+  readouts = $state.raw<ReadonlyMap<string, Readout[]>>(new Map());
+  readonly values = $derived(this.colourBy ? valuesOf(this.configs, this.jobs, this.colourBy) : []);
+  readonly legend = $derived<Entry[]>(
+    this.colourBy
+      ? this.values.map((one, index) => ({ key: one, label: `${this.colourBy} ${one}`, index }))
+      : this.jobs.length > 1
+        ? this.jobs.map((job, index) => ({ key: job, label: this.names.get(job) ?? job, index }))
+        : [],
+  );
+  readonly facets = $derived<{ panels: Panel[]; columns: number }>(panelsOf(this.configs, this.jobs, this.rowsBy, this.columnsBy));
   x = $state("step");
   range = $state.raw<Range | null>(null);
   rank = $state<number | null>(null);
@@ -34,7 +85,6 @@ export class ChartGroup {
   /** Where the pointer is, on the x-axis of all charts. */
   cursor = $state<number | null>(null);
   hidden = $state.raw<ReadonlySet<string>>(new Set());
-  jobs = $state.raw<string[]>([]);
   private charts = new Map<string, ChartData>();
   private wanted = new Set<string>();
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -44,6 +94,47 @@ export class ChartGroup {
   constructor(jobs: string[], topic: JobTopic | null = null) {
     this.jobs = jobs;
     this.topic = topic;
+  }
+
+  /** Which entry of the legend a job belongs to. */
+  entryOf(job: string): string {
+    return this.colourBy ? valueOf(this.configs, job, this.colourBy) : job;
+  }
+
+  colourOf(job: string, dark: boolean): string {
+    if (!this.colourBy) return jobColour(job, dark);
+    return lineColour(Math.max(0, this.values.indexOf(this.entryOf(job))), dark);
+  }
+
+  entryColour(entry: Entry, dark: boolean): string {
+    return this.colourBy ? lineColour(entry.index, dark) : jobColour(entry.key, dark);
+  }
+
+  labelOf(job: string): string {
+    return this.names.get(job) ?? suffix(job);
+  }
+
+  toggle(entry: string): void {
+    const next = new Set(this.hidden);
+    if (!next.delete(entry)) next.add(entry);
+    this.hidden = next;
+  }
+
+  tell(chart: string, readout: Readout[] | null): void {
+    if (!readout && !this.readouts.has(chart)) return;
+    const next = new Map(this.readouts);
+    if (readout) next.set(chart, readout);
+    else next.delete(chart);
+    this.readouts = next;
+  }
+
+  get view(): ChartView {
+    const { x, smoothing, logY, logX, colourBy, rowsBy, columnsBy, mean } = this;
+    return { x, smoothing, logY, logX, colourBy, rowsBy, columnsBy, mean };
+  }
+
+  set view(next: Partial<ChartView>) {
+    Object.assign(this, next);
   }
 
   get key(): string {

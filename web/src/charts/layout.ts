@@ -2,7 +2,13 @@
 
 export type Item =
   | { kind: "section"; key: string; name: string; count: number; top: number; height: number }
-  | { kind: "row"; key: string; names: string[]; top: number; height: number };
+  | { kind: "row"; key: string; cells: Cell[]; top: number; height: number };
+
+/** A chart of the page: a metric, and where it is split which panel of it. */
+export interface Cell {
+  name: string;
+  panel: number;
+}
 
 export const SECTION_HEIGHT = 40;
 export const ROW_HEIGHT = 256;
@@ -11,29 +17,32 @@ export const PLAIN = "metrics";
 
 export const sectionOf = (name: string): string => (name.includes("/") ? name.slice(0, name.indexOf("/")) : PLAIN);
 
-export function layout(names: string[], pins: string[], columns: number, closed: ReadonlySet<string>): { items: Item[]; height: number } {
+/** `panels` is how many charts each metric has: more than one, and every metric is a section of its own. */
+export function layout(names: string[], pins: string[], columns: number, closed: ReadonlySet<string>, panels = 1): { items: Item[]; height: number } {
   const sections = new Map<string, string[]>();
   const pinned = pins.filter((name) => names.includes(name));
-  if (pinned.length) sections.set(PINNED, pinned);
+  if (pinned.length && panels === 1) sections.set(PINNED, pinned);
   for (const name of names) {
-    const section = sectionOf(name);
+    const section = panels > 1 ? name : sectionOf(name);
     const found = sections.get(section);
     if (found) found.push(name);
     else sections.set(section, [name]);
   }
-  const order = [...sections.keys()].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+  const pinnedFirst = (section: string): number => (panels > 1 && pins.includes(section) ? 0 : 1);
+  const order = [...sections.keys()].sort((a, b) => pinnedFirst(a) - pinnedFirst(b) || rank(a) - rank(b) || a.localeCompare(b));
   const items: Item[] = [];
   let top = 0;
   for (const section of order) {
     const members = sections.get(section) ?? [];
-    if (order.length > 1) {
+    if (order.length > 1 || panels > 1) {
       items.push({ kind: "section", key: `s:${section}`, name: section, count: members.length, top, height: SECTION_HEIGHT });
       top += SECTION_HEIGHT;
       if (closed.has(section)) continue;
     }
-    for (let at = 0; at < members.length; at += columns) {
-      const some = members.slice(at, at + columns);
-      items.push({ kind: "row", key: `r:${section}:${some[0]}`, names: some, top, height: ROW_HEIGHT });
+    const cells = members.flatMap((name) => Array.from({ length: panels }, (_, panel) => ({ name, panel })));
+    for (let at = 0; at < cells.length; at += columns) {
+      const some = cells.slice(at, at + columns);
+      items.push({ kind: "row", key: `r:${section}:${some[0]?.name}:${some[0]?.panel}`, cells: some, top, height: ROW_HEIGHT });
       top += ROW_HEIGHT;
     }
   }

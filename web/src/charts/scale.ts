@@ -74,6 +74,12 @@ function logTicks(scale: Scale, count: number): number[] {
   return found;
 }
 
+/** Ticks on whole KiB, MiB, GiB. */
+export function byteTicks(scale: Scale, count: number): number[] {
+  const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(scale.high, 1)) / 10));
+  return ticks({ low: scale.low / unit, high: scale.high / unit, log: false }, count).map((one) => one * unit);
+}
+
 const UNITS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
 
 /** Ticks on whole seconds, minutes, hours, days of the viewer's zone. */

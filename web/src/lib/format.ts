@@ -99,6 +99,8 @@ export const suffix = (id: string): string => id.slice(id.lastIndexOf("-") + 1);
 
 interface Standing {
   state: State;
+  health?: { text: string } | null | undefined;
+  retries?: { next_at: string | null } | undefined;
   cause?: Cause | null | undefined;
   waiting?: Waiting | null | undefined;
   exit_code?: number | null | undefined;
@@ -111,12 +113,14 @@ export function why(job: Standing, now: number): string {
   const { state } = job;
   if (state === "waiting") {
     const waiting = job.waiting;
-    if (waiting?.next_at) return `tries again ${clock(waiting.next_at)}`;
+    const next = waiting?.next_at ?? job.retries?.next_at;
+    if (next && Date.parse(next) > now) return `tries again in ${duration((Date.parse(next) - now) / 1000)}`;
     if (waiting?.after?.length) return `waits for ${waiting.after.map(suffix).join(", ")}`;
     if (waiting?.word) return waiting.word;
     if (waiting?.ahead) return `${waiting.ahead} ahead`;
-    return "";
+    return waiting?.ahead === 0 ? "next" : "";
   }
+  if (state === "running" && job.health) return job.health.text;
   if (state === "unknown" && job.heard_at) return `last heard ${ago(job.heard_at, now)}`;
   if (state === "failed" || state === "held" || state === "stopped") {
     if (job.cause?.text) return job.cause.text;
@@ -125,6 +129,9 @@ export function why(job: Standing, now: number): string {
   }
   return "";
 }
+
+/** What stands beside a state is bad news that a person must look at. */
+export const troubled = (job: Standing): boolean => job.state === "failed" || (job.state === "running" && !!job.health);
 
 /** Seconds that a job has run, going on by itself while it runs. */
 export function elapsed(job: Pick<Row, "started_at" | "ended_at">, now: number): number | null {

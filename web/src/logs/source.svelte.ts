@@ -69,6 +69,18 @@ export class LogSource {
     }
   }
 
+  /** The number of the line that holds this byte; only where one stream is chosen. */
+  async lineAt(offset: number): Promise<number | null> {
+    try {
+      const answer = await get<LinesAnswer>(jobPath(this.ref, "lines"), { ...this.query(), at: offset, count: CHUNK });
+      this.take(answer);
+      return answer.first;
+    } catch (error) {
+      this.fail(error);
+      return null;
+    }
+  }
+
   find(text: string, regex: boolean, errors = false, signal?: AbortSignal): Promise<Hits> {
     const query = errors ? { errors: true, limit: 1 } : { text, regex };
     return get<Hits>(jobPath(this.ref, "find"), { ...this.query(), ...query }, signal);

@@ -38,6 +38,8 @@ class AskedLines(Chosen, forbid_unknown_fields=True):
     first: Count = 0
     count: Annotated[int, msgspec.Meta(ge=0, le=PAGE_LINES_MAX)] = 200
     tail: bool = False  # the last `count` lines, whatever `first` says
+    at: Count | None = None  # instead of `first`: from the line that holds this byte of the stream
+    time_s: float | None = None  # or: around the last line that was printed by then
 
 
 class AskedFind(Chosen, forbid_unknown_fields=True):
@@ -93,11 +95,32 @@ def _read(
         return encode(NumberedLines(total=0, first=0, lines=[], bytes=0))
     reader = _reader(c, paths, indexes, chosen)
     total = reader.total
-    first = max(0, total - asked.count) if asked.tail else min(asked.first, total)
+    first = min(asked.first, total)
+    if asked.tail:
+        first = max(0, total - asked.count)
+    elif asked.at is not None and isinstance(reader, Reader):
+        first = max(0, reader.starts_before(asked.at + 1) - 1)
+    elif asked.time_s is not None:
+        first = max(0, _printed_by(reader, asked.time_s) - asked.count // 2)
     found = reader.lines(first, asked.count)
     size = sum(one.position for one in chosen)
     told = [_line(line) for line in found]
     return encode(NumberedLines(total=total, first=first, lines=told, bytes=size))
+
+
+def _printed_by(reader: Reader | MergedReader, time_s: float) -> int:
+    """How many lines had been printed by then: their times rise, so half of them are left out with every look."""
+    wanted_us = time_s * 1e6
+    low = 0
+    high = reader.total
+    while low < high:
+        middle = (low + high) // 2
+        found = reader.lines(middle, 1)
+        if found and found[0].time_us is not None and found[0].time_us > wanted_us:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _line(line: Numbered) -> NumberedLine:

@@ -9,6 +9,7 @@ import logging
 import sqlite3
 import time
 from datetime import datetime
+from typing import Annotated, Literal
 from zlib import crc32
 
 import msgspec
@@ -26,7 +27,7 @@ from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
-from headway.store import live_read, log_records, query, usage_curves
+from headway.store import live_read, log_records, query, usage_curves, usage_stacks
 
 _END_NS = 2**62
 _CHANGES_BY_ITSELF = "elapsed_s"  # of a row: no news
@@ -193,9 +194,28 @@ def look_at_records(c: sqlite3.Connection, pk: int, asked: AskedRecords, levelno
     return encode({"records": found, "after": last, "more": more, "timed_out": late})
 
 
+class AskedStacks(msgspec.Struct, forbid_unknown_fields=True):
+    by: Literal["rank", "node", "gpu"] = "rank"
+    attempt: Count | None = None  # the last, unless it is said
+    points: Annotated[int, msgspec.Meta(ge=2, le=CURVE_POINTS_MAX)] = 300
+
+
+async def usage_by(call: Call) -> Reply:
+    """`{attempt, time, charts: [{name title unit stacked lines: [{label values}]}], checkpoints}`: usage of one attempt,
+    a line per rank, node or GPU."""
+    asked = call.query(AskedStacks)
+    pk = await call.services.find(call)
+    return reply_json(
+        await call.services.slow_query(
+            usage_stacks.usage, pk, asked.by, asked.attempt, asked.points
+        )
+    )
+
+
 ROUTES = [
     Route("GET", "/api/watch", Role.READ, watch_all, answer=contract.Watch),
     Route("GET", "/api/jobs/{ref}/usage", Role.READ, usage, answer=contract.Usage),
+    Route("GET", "/api/jobs/{ref}/usage/by", Role.READ, usage_by, answer=contract.UsageStacks),
     Route("GET", "/api/jobs/{ref}/timings", Role.READ, timings, answer=list[contract.Timing]),
     Route("GET", "/api/jobs/{ref}/records", Role.READ, read_records, answer=contract.Records),
 ]

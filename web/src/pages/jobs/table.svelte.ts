@@ -1,8 +1,8 @@
 // The table of jobs as far as it is on the screen: a window of rows, kept current by the live connection.
 
 import type { ApiError } from "../../api/client";
-import { live, type TableWish, type Topic } from "../../api/live.svelte";
-import type { Row, State, TableAnswer } from "../../api/types";
+import { live, type Topic } from "../../api/live.svelte";
+import type { Row, State, TableAnswer, TableWish } from "../../api/types";
 
 const CHUNK = 20;
 const LIMIT = 80;
