@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from headway.model.errors import UsageError
-from headway.store import chart_window, compact, job_table, line_index, log_lines, series
+from headway.store import (
+    chart_window,
+    compact,
+    job_groups,
+    job_table,
+    line_index,
+    log_lines,
+    series,
+)
 from headway.store.chart_window import Window
 from headway.store.line_index import LineIndexes, MergedReader, Reader
 from tests.storing import NOW_NS, Bench, bench, gap, new_job, records, schema
@@ -287,3 +295,34 @@ def test_a_search_cannot_become_sql(jobs: Bench) -> None:
         jobs.read(job_table.window, text, "-submitted", 0, 10)
     assert len(table(jobs, "")) == 4
     jobs.read(job_table.window, "", "config.a' OR '1", 0, 10)
+
+
+# -- groups
+
+
+def test_jobs_are_grouped_by_experiment_and_settings(jobs: Bench) -> None:
+    found = jobs.read(job_groups.read, "config.lr>=0", ["experiment"], [])
+    assert [(group["values"], group["jobs"]) for group in found["groups"]] == [
+        (["sweep"], 2),
+        ([None], 1),
+    ]
+    by_lr = jobs.read(job_groups.read, "exp:sweep", ["config.lr"], [])
+    assert [group["values"] for group in by_lr["groups"]] == [[0.2], [0.1]]
+
+
+def test_all_settings_but_one_are_those_that_differ(jobs: Bench) -> None:
+    found = jobs.read(job_groups.read, "exp:sweep", ["!lr"], [])
+    assert found["by"] == ["config.model.name"]
+
+
+def test_a_group_has_mean_and_spread_of_the_last_values(b: Bench) -> None:
+    log(b, [5.0, 2.0])
+    [group] = b.read(job_groups.read, "", ["name"], ["x"])["groups"]
+    assert group["metrics"]["x"] == {
+        "mean": 2.0, "deviation": 0.0, "min": 2.0, "max": 2.0, "jobs": 1,
+    }  # fmt: skip
+
+
+def test_what_jobs_cannot_be_grouped_by_is_said(jobs: Bench) -> None:
+    with pytest.raises(UsageError, match="cannot be grouped"):
+        jobs.read(job_groups.read, "", ["pk; drop table jobs"], [])

@@ -21,6 +21,7 @@ from headway.store import (
     query,
     retention,
     usage_curves,
+    usage_stacks,
 )
 from headway.store.connection import Connection
 from headway.store.jsonform import iso
@@ -753,3 +754,41 @@ def test_a_curve_of_very_many_samples_reads_few_of_them(
 
 def test_a_job_without_samples_has_no_curve(b: Bench) -> None:
     assert b.read(usage_curves.usage, b.job.pk, 64) == {}
+
+
+def test_usage_is_split_by_rank_node_and_card(b: Bench) -> None:
+    cards = [{"index": n, "load_percent": 40.0 + n, "memory_bytes": 100 * n} for n in range(2)]
+    told = [
+        sample(
+            at_s=n, processes=[line(0, None, 10.0 * n, 100), line(1, None, 5.0, 300)], gpus=cards
+        )
+        for n in range(1, 4)
+    ]
+    b.tell(*told, stream="usage-1-aaaaaa")
+    ranks = b.read(usage_stacks.usage, b.job.pk, "rank", None, 64)
+    charts = {chart["name"]: chart for chart in ranks["charts"]}
+    assert ranks["time"] == [iso(NOW_NS + n * S) for n in (1, 2, 3)]
+    assert charts["cpu_percent"]["lines"] == [
+        {"label": "rank 0", "values": [10.0, 20.0, 30.0]},
+        {"label": "rank 1", "values": [5.0] * 3},
+    ]
+    assert [one["values"][0] for one in charts["memory_bytes"]["lines"]] == [100.0, 300.0]
+    nodes = b.read(usage_stacks.usage, b.job.pk, "node", None, 64)
+    assert nodes["charts"][0]["lines"][0]["values"] == [150.0] * 3
+    gpus = b.read(usage_stacks.usage, b.job.pk, "gpu", None, 64)
+    assert [one["label"] for one in gpus["charts"][0]["lines"]] == ["GPU 0", "GPU 1"]
+    assert gpus["charts"][0]["lines"][1]["values"] == [41.0] * 3
+
+
+def test_a_rank_that_was_not_measured_has_no_value_there(b: Bench) -> None:
+    both = [line(0, None, 1.0, 1), line(1, None, 2.0, 1)]
+    b.tell(
+        sample(at_s=0, processes=both), sample(at_s=1, processes=both[:1]), stream="usage-1-aaaaaa"
+    )
+    charts = b.read(usage_stacks.usage, b.job.pk, "rank", None, 64)["charts"]
+    assert charts[0]["lines"][1]["values"] == [2.0, None]
+
+
+def test_a_job_without_samples_has_no_charts_of_usage(b: Bench) -> None:
+    found = b.read(usage_stacks.usage, b.job.pk, "rank", None, 64)
+    assert found["charts"] == [] and found["time"] == []

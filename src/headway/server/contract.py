@@ -997,6 +997,36 @@ class PageSummary(Answer):
     time: Time
 
 
+class PageSpread(Answer):
+    """Of the last values of a group's jobs."""
+
+    mean: float
+    deviation: float
+    min: float
+    max: float
+    jobs: int
+
+
+class PageGroup(Answer):
+    """`values` stand beside the answer's `by`; `newest` is the id of its newest job."""
+
+    values: list[Json]
+    jobs: int
+    states: dict[str, int]
+    newest: str
+    metrics: dict[str, PageSpread]
+
+
+class PageGroups(Answer):
+    """`cut`: only the newest jobs were looked at; `left_out`: groups that are not told."""
+
+    by: list[str]
+    groups: list[PageGroup]
+    total: int
+    cut: bool
+    left_out: int
+
+
 class PageColumns(Answer):
     config: list[str]
     metrics: list[str]

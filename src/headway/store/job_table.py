@@ -182,14 +182,21 @@ class Window:
     keys: list[int]
 
 
+def condition(c: sqlite3.Connection, text: str, now_ns: int | None = None) -> Condition:
+    """What a search chooses, as a condition on `jobs j`."""
+    prepare(c)
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    words, _, where = f" {text}".partition(" where ")
+    found = parse(words, now_ns)
+    if where.strip():
+        _add_condition(c, found, filter_language.parse(where), now_ns)
+    return found
+
+
 def window(c: sqlite3.Connection, text: str, sort: str, offset: int, limit: int) -> Window:
     """How many jobs fit, and which of them are in this part of the list."""
-    prepare(c)
     now_ns = time.time_ns()
-    words, _, condition = f" {text}".partition(" where ")
-    found = parse(words, now_ns)
-    if condition.strip():
-        _add_condition(c, found, filter_language.parse(condition), now_ns)
+    found = condition(c, text, now_ns)
     values = found.values | {"now": now_ns}
     total = c.execute(f"SELECT count(*) FROM jobs j WHERE {found.sql}", values).fetchone()[0]  # noqa: S608  (our own words, values are parameters)
     order = _order(found, sort)

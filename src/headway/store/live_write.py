@@ -274,7 +274,11 @@ def short(sample: Fact) -> dict[str, list[list[Any]]]:
             for one in rank_lines(sample)
         ],
         "gpus": [
-            [holder(gpu, sample), mean_of(gpu.get("load_percent")), mean_of(gpu.get("memory_bytes"))]
+            [
+                holder(gpu, sample),
+                mean_of(gpu.get("load_percent")),
+                mean_of(gpu.get("memory_bytes")),
+            ]
             for gpu in gpus(sample)
             if gpu.get("own") is not False  # a card of the node that somebody else works on
         ],

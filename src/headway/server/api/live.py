@@ -21,7 +21,11 @@ from headway.server.api import page
 from headway.server.app import Route, Services
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
+<<<<<<< HEAD
 from headway.store import catalog, chart_window, job_table, log_lines, query, redone_steps, series
+=======
+from headway.store import catalog, chart_window, job_groups, job_table, log_lines, query, series
+>>>>>>> 534a2d7 (Group jobs of a search by experiment or settings, with mean and spread)
 from headway.store.jsonform import iso, number
 
 _POINTS_MAX = 20_000  # of one series in one answer; more than that is a new window
@@ -240,8 +244,23 @@ def _summary(c: sqlite3.Connection) -> JsonObject:
     }  # fmt: skip
 
 
+class GroupsAsked(msgspec.Struct, forbid_unknown_fields=True):
+    by: Annotated[list[_Name], msgspec.Meta(max_length=8)]
+    query: str = ""
+    metrics: _Names = []
+
+
+async def groups(call: Call) -> Reply:
+    """`{by, groups: [{values jobs states newest metrics: {name: {mean deviation min max jobs}}}], total, cut, left_out}`:
+    the jobs of a search by experiment, by settings, or by all settings but some (`!seed`)."""
+    asked = call.read(GroupsAsked)
+    found = await call.services.slow_query(job_groups.read, asked.query, asked.by, asked.metrics)
+    return reply_json(found)
+
+
 ROUTES = [
     Route("POST", "/api/live", Role.READ, live, answer=contract.PageNews),
     Route("GET", "/api/summary", Role.READ, summary, answer=contract.PageSummary),
+    Route("POST", "/api/groups", Role.READ, groups, answer=contract.PageGroups),
     Route("GET", "/api/columns", Role.READ, table_columns, answer=contract.PageColumns),
 ]
