@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.model.errors import UsageError
+from headway.model.json_types import JsonObject
 from headway.model.limits import PAGE_GROUP_JOBS_MAX, PAGE_GROUPS_MAX
 from headway.store import job_table
 
@@ -27,7 +28,7 @@ class _Group:
     sample: str = ""  # the id of its newest job
 
 
-def read(c: sqlite3.Connection, text: str, by: list[str], metrics: list[str]) -> dict[str, Any]:
+def read(c: sqlite3.Connection, text: str, by: list[str], metrics: list[str]) -> JsonObject:
     """`{by, groups: [{values, jobs, states, newest, metrics: {name: {mean deviation min max jobs}}}],
     total, left_out}`, the group with the newest job first.
     """
@@ -74,12 +75,12 @@ def read(c: sqlite3.Connection, text: str, by: list[str], metrics: list[str]) ->
     }  # fmt: skip
 
 
-def _config(row: sqlite3.Row) -> dict[str, Any]:
+def _config(row: sqlite3.Row) -> JsonObject:
     known = {**json.loads(row["parameters"] or "{}"), **json.loads(row["config"] or "{}")}
     return job_table.flatten(known)
 
 
-def _names(by: list[str], configs: list[dict[str, Any]]) -> list[str]:
+def _names(by: list[str], configs: list[JsonObject]) -> list[str]:
     """`!seed` becomes the settings that it stands for."""
     left_out = {name.removeprefix("!").removeprefix("config.") for name in by if name[:1] == "!"}
     names = [name for name in by if name[:1] != "!"]
@@ -98,7 +99,7 @@ def _names(by: list[str], configs: list[dict[str, Any]]) -> list[str]:
     return [*names, *(f"config.{key}" for key in differing[:8])]
 
 
-def _value(row: sqlite3.Row, config: dict[str, Any], name: str) -> Any:
+def _value(row: sqlite3.Row, config: JsonObject, name: str) -> Any:
     if name in _COLUMNS:
         return row[name]
     if name.startswith("config."):
@@ -119,7 +120,7 @@ def _last_values(c: sqlite3.Connection, keys: list[int], name: str) -> dict[int,
     return {row["job"]: struct.unpack("<d", row["value"])[0] for row in rows}
 
 
-def _spread(values: dict[int, float], keys: list[int]) -> dict[str, Any] | None:
+def _spread(values: dict[int, float], keys: list[int]) -> JsonObject | None:
     known = [values[pk] for pk in keys if pk in values and math.isfinite(values[pk])]
     if not known:
         return None

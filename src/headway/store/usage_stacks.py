@@ -8,8 +8,9 @@ import json
 import sqlite3
 import zlib
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from headway.model.json_types import JsonObject
 from headway.model.limits import CURVE_SAMPLES_MAX, USAGE_LINES_MAX
 from headway.store import live_read, live_write
 from headway.store.jsonform import iso
@@ -60,9 +61,7 @@ class _Places:
         return round(self.sums[place] / self.counts[place], 3)
 
 
-def usage(
-    c: sqlite3.Connection, job: int, by: By, attempt: int | None, points: int
-) -> dict[str, Any]:
+def usage(c: sqlite3.Connection, job: int, by: By, attempt: int | None, points: int) -> JsonObject:
     """`{attempt, time, charts: [{name title unit stacked lines: [{label values}] left_out}],
     checkpoints}`; one value per time, null where nothing was measured.
     """
@@ -73,7 +72,7 @@ def usage(
         {"job": job, "attempt": number},
     ).fetchall()
     marks = [one for one in live_read.checkpoints(c, job) if one["attempt"] == number]
-    found: dict[str, Any] = {"attempt": number, "time": [], "charts": [], "checkpoints": marks}
+    found: JsonObject = {"attempt": number, "time": [], "charts": [], "checkpoints": marks}
     span = _span(c, [row["pk"] for row in tasks])
     if span is None:
         return found
@@ -137,7 +136,7 @@ def _level(c: sqlite3.Connection, tasks: list[int], place_s: float) -> int:
 
 def _samples(
     c: sqlite3.Connection, task: int, level: int, most: int
-) -> list[tuple[int, dict[str, Any]]]:
+) -> list[tuple[int, JsonObject]]:
     """Of one task, at most about `most`, spread over its life."""
     count = c.execute(
         "SELECT count(*) FROM usage WHERE task = ? AND level = ?", (task, level)
@@ -153,7 +152,7 @@ def _samples(
 
 
 def _split(
-    sample: dict[str, Any], by: By, node: str, several: bool
+    sample: JsonObject, by: By, node: str, several: bool
 ) -> list[tuple[str, dict[str, float]]]:
     """What one sample says of each rank, node or card: its label, and values by name."""
     if by == "rank":

@@ -21,11 +21,16 @@ from headway.server.api import page
 from headway.server.app import Route, Services
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
-<<<<<<< HEAD
-from headway.store import catalog, chart_window, job_table, log_lines, query, redone_steps, series
-=======
-from headway.store import catalog, chart_window, job_groups, job_table, log_lines, query, series
->>>>>>> 534a2d7 (Group jobs of a search by experiment or settings, with mean and spread)
+from headway.store import (
+    catalog,
+    chart_window,
+    job_groups,
+    job_table,
+    log_lines,
+    query,
+    redone_steps,
+    series,
+)
 from headway.store.jsonform import iso, number
 
 _POINTS_MAX = 20_000  # of one series in one answer; more than that is a new window
