@@ -495,6 +495,12 @@ export interface Group {
   pids?: Array<number>;
 }
 
+export interface GroupsAsked {
+  by: Array<string>;
+  query?: string;
+  metrics?: Array<string>;
+}
+
 export interface Guest {
   id: string;
   stop: boolean;
@@ -1025,6 +1031,24 @@ export interface PageExperiment {
   jobs: number;
 }
 
+/** `values` stand beside the answer's `by`; `newest` is the id of its newest job. */
+export interface PageGroup {
+  values: Array<unknown>;
+  jobs: number;
+  states: Record<string, number>;
+  newest: string;
+  metrics: Record<string, PageSpread>;
+}
+
+/** `cut`: only the newest jobs were looked at; `left_out`: groups that are not told. */
+export interface PageGroups {
+  by: Array<string>;
+  groups: Array<PageGroup>;
+  total: number;
+  cut: boolean;
+  left_out: number;
+}
+
 /** `parts`: fields of `Job` that have changed; `bytes`: how much it has printed. */
 export interface PageJob {
   id: string;
@@ -1090,6 +1114,15 @@ export interface PageRow {
   config?: Record<string, unknown>;
   array?: string | null;
   array_index?: number | null;
+}
+
+/** Of the last values of a group's jobs. */
+export interface PageSpread {
+  mean: number;
+  deviation: number;
+  min: number;
+  max: number;
+  jobs: number;
 }
 
 export interface PageSummary {
