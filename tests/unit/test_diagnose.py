@@ -144,3 +144,10 @@ def test_why_logs_reads_signals_by_name(tmp_path: Path, capfd: pytest.CaptureFix
     assert "segfault_or_abort" in capfd.readouterr().out
     assert main(["why", "--logs", str(path), "--signal", "nothing"]) == 2
     assert main(["why", "--logs", str(path) + "x"]) == 2
+
+
+def test_a_message_behind_thousands_of_redrawn_bars_is_read():
+    bars = b"\r".join(b"%dit [35:00,  4.31s/it]" % at for at in range(30_000))
+    text = bars + b"slurmstepd: error: *** JOB 25 ON gr015 CANCELLED AT 2022-10-13T04:10:12 ***\n"
+    stream = read_stream("slurm.out", [text])
+    assert stream.lines[0].text.startswith("slurmstepd: error: *** JOB 25")

@@ -18,8 +18,10 @@ WRAPPERS = frozenset(
         "SignalException",
         "SystemExit",
         "BrokenProcessPool",
+        "KilledWorker",
         "RayActorError",
         "ActorDiedError",
+        "ActorUnavailableError",
         "WorkerCrashedError",
         "WorkerGroupError",
         "TrainingFailedError",
@@ -34,7 +36,9 @@ WRAPPERS = frozenset(
         "UnfilteredStackTrace",
     }
 )
-_WRAPS = re.compile(r"^Caught \w+ in |in DataLoader worker process|in replica \d+ on device")
+_WRAPS = re.compile(
+    r"^Caught \w+ in |in DataLoader worker process|in replica \d+ on device|^Error in call to target"
+)
 
 _BY_NAME = {
     "ModuleNotFoundError": ("import_error", 0.96),
@@ -102,7 +106,7 @@ _LOADS_CHECKPOINT = re.compile(
 _READS_DATA = re.compile(
     r"(?i)dataset|data_?load|collate|fetch\.py|/data/|webdataset|image|decode|tokeniz"
 )
-_READS_CONFIG = re.compile(r"(?i)config|yaml|hydra|omegaconf|argpars|settings")
+_CONFIG_FILE = re.compile(r"(?i)['\"][^'\"]*(?:config|cfg|settings|hparams)\w*\.json['\"]")
 
 
 def is_wrapper(one: Traceback) -> bool:
@@ -129,8 +133,8 @@ def explain(one: Traceback) -> tuple[str, float]:
             return "code_exception", 0.5
         return "checkpoint_truncated", 0.8
     if name == "JSONDecodeError":
-        if _READS_CONFIG.search(inner_frames):
-            return "config_error", 0.75
+        if any(map(_CONFIG_FILE.search, one.sources)):
+            return "config_error", 0.78
         return "bad_sample", 0.85 if _READS_DATA.search(inner_frames) else 0.7
     if name == "UnicodeDecodeError":
         return "bad_sample", 0.72

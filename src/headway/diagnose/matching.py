@@ -61,6 +61,11 @@ _SUCCESS = re.compile(
     r"|finished) successfully|exited? with (?:exit )?code 0\b"
     r"|training time \d|done training|Total training time"
 )
+# Signs that the program itself, not the script around it, got to its end.
+_WENT_ON = re.compile(
+    r"\*{5} \w+ metrics \*{5}|\btrain_runtime\b|exits successfully"
+    r"|`Trainer\.fit` stopped|Saving (?:prediction|model|final)|[Mm]odel (?:weights )?saved"
+)
 _FAILED_SAID = re.compile(
     r"Root Cause \(first observed failure\)|Exited with exit code [1-9]|exitcode\W+-?[1-9]"
     r"|return code = -?[1-9]"
@@ -376,6 +381,9 @@ def _survival(match: Match, stream: Stream, evidence: Evidence) -> float:
     text = stream.lines
     ended_well = any(line.number > number and _SUCCESS.search(line.text) for line in text[-400:])
     said = any(_FAILED_SAID.search(line.text) for line in text[-400:])
+    went_on = any(line.number > number and _WENT_ON.search(line.text) for line in text[-400:])
+    if went_on and not said:
+        return ENDED_WELL
     if ended_well and not said:
         uncaught = (
             match.traceback is not None and match.traceback.whole and not match.traceback.logged

@@ -66,6 +66,11 @@ _NCCL = re.compile(r"(?:\[[^\]]*\] )?([\w.-]+):\d+:\d+ \[\d+\] ")
 _LEVEL_WORD = re.compile(
     r"^.{0,60}?\b(DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b", re.S
 )
+# A bar of tqdm with a message of somebody else behind it, on one line.
+_BAR = re.compile(
+    r"^.{0,80}?\b\d+(?:/\d+|it) \[[^\]\[]{5,60}(?:it/s|s/it)[^\]\[]{0,200}\](?=[A-Za-z/])"
+)
+_LEVEL_TENSORFLOW = re.compile(r"(?:[\d-]{10} [\d:.]+: )?([IWEF]) [\w./]+\.(?:cc|cpp|h):\d+\]")
 _LEVEL_GLOG = re.compile(r"^\W{0,2}([IWEF])\d{3,4} \d\d:\d\d:\d\d")
 _WARNS = re.compile(r"^\S+:\d+: \w*Warning: |^\w*Warning: |^\[?W(?:ARN|ARNING)?\]?[ :]")
 _TIME = re.compile(r"(?:\d{4}-|\d{4}/)?(\d\d)[-/](\d\d)[ T_](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?")
@@ -223,14 +228,19 @@ def _sieve(rows: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
 
 
 def _clean(line: bytes) -> str:
+    if b"\r" in line:
+        line = _last_drawn(line)
     text = line[: LINE_CHARS_MAX * 4].decode("utf-8", "replace")
-    if "\r" in text:
-        parts = [part for part in text.split("\r") if part.strip()]
-        # The bar that was drawn last; but a traceback may start behind any of them.
-        text = next((part for part in parts if _HEADER in part), parts[-1] if parts else "")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     return text.replace("\x00", "")[:LINE_CHARS_MAX]
+
+
+def _last_drawn(line: bytes) -> bytes:
+    """What a line showed at last; but a traceback may start behind any of the bars drawn before."""
+    parts = [part for part in line.split(b"\r") if part.strip()]
+    last = parts[-1] if parts else b""
+    return next((part for part in parts if _HEADER.encode() in part), last)
 
 
 def _parse(texts: list[tuple[int, int, str]]) -> Iterator[Line]:
@@ -247,6 +257,8 @@ def _parse(texts: list[tuple[int, int, str]]) -> Iterator[Line]:
         at = line.text.find(_HEADER)
         if at > 0:
             line.text = line.text[at:]
+        elif "it]" in line.text or "/s" in line.text:
+            line.text = _BAR.sub("", line.text)
         yield line
 
 
@@ -298,7 +310,7 @@ def _take_prefixes(line: Line, labels: set[str]) -> None:
 
 
 def level_of(text: str) -> str:
-    glog = _LEVEL_GLOG.match(text)
+    glog = _LEVEL_GLOG.match(text) or _LEVEL_TENSORFLOW.match(text)
     if glog:
         return glog[1]
     if _WARNS.match(text):

@@ -44,6 +44,7 @@ class Traceback:
     message: str
     line: Line
     frames: list[str] = field(default_factory=list)  # "path:line in function", outermost first
+    sources: list[str] = field(default_factory=list)  # the lines of source that stand under them
     whole: bool = False  # its header was seen
     handled: bool = False  # "Exception ignored in", a logging error: nobody died of it
     logged: bool = False  # printed through a logger; the program may have gone on
@@ -52,6 +53,8 @@ class Traceback:
 
     @property
     def name(self) -> str:
+        if self.kind.endswith(")"):  # RayTaskError(KeyError)
+            return self.kind.rpartition("(")[2][:-1].rsplit(".", 1)[-1]
         return self.kind.rsplit(".", 1)[-1]
 
 

@@ -74,9 +74,20 @@ def _without_vague(roots: list[Match]) -> list[Match]:
             and one.confidence >= 0.7
             for one in roots
         )
-        if not explained:
+        if not explained and not _is_refused(match, roots):
             kept.append(match)
     return kept
+
+
+def _is_refused(match: Match, roots: list[Match]) -> bool:
+    """A service "could not be reached" whose answer, a line further on, was a refusal."""
+    return match.cause == "remote_service" and any(
+        one.cause == "permission_or_credentials"
+        and one.stream == match.stream
+        and 0 < one.line.number - match.line.number <= MESSAGE_LINES
+        and one.confidence >= VAGUE
+        for one in roots
+    )
 
 
 def _without_chains(roots: list[Match]) -> list[Match]:

@@ -23,6 +23,8 @@ _SURE_END = re.compile(
     r"|KeyboardInterrupt|SystemExit|StopIteration|queue\.Empty|subprocess\.TimeoutExpired"
     r"|torch\.(?:cuda\.)?OutOfMemoryError)(?:: (.*)|:?)$"
 )
+# … and as hydra prints what it wraps: TypeError("…").
+_REPR_END = re.compile(r"([A-Z]\w*(?:Error|Exception))\((['\"])(.*)\2,?\)$")
 _NATIVE_FRAME = re.compile(r"\s*(?:frame )?#\d+:? ")
 _SOURCE = re.compile(r"\s*(?:raise \w|return \w|\^+$|~+\^*~*$)")
 _NOT_KINDS = {
@@ -56,6 +58,7 @@ class _Open:
     handled: bool
     logged: bool
     frames: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
     strays: int = 0
     ended: bool = False
 
@@ -100,6 +103,13 @@ def find_tracebacks(lines: Sequence[Line]) -> tuple[list[Traceback], set[int]]:
             or (writer in after_frame and text[:1].isspace())
         ):
             quoted.add(line.number)
+            if (
+                not frame
+                and writer in after_frame
+                and current
+                and len(current.sources) < FRAMES_MAX
+            ):
+                current.sources.append(text.strip())
         after_frame.discard(writer)
         if frame:
             after_frame.add(writer)
@@ -116,6 +126,7 @@ def find_tracebacks(lines: Sequence[Line]) -> tuple[list[Traceback], set[int]]:
             one = Traceback(kind, message, line)
             if current:
                 one.frames = current.frames
+                one.sources = current.sources
                 one.whole = HEADER in current.line.text or bool(current.frames)
                 one.handled = current.handled
                 one.logged = current.logged
@@ -155,6 +166,9 @@ def _end(text: str, current: _Open | None) -> tuple[str, str] | None:
     sure = _SURE_END.match(text)
     if sure:
         return sure[1], (sure[2] or "").strip()
+    shown = _REPR_END.match(text)
+    if shown:
+        return shown[1], shown[3]
     if current is None or current.ended or not current.frames:
         return None
     end = _ANY_END.match(text)

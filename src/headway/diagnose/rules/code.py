@@ -60,6 +60,7 @@ RULES = (
         r"|is not in struct|MissingConfigException|MisconfigurationException"
         r"|DeepSpeedConfigError|ValidationError\b|yaml\.(?:scanner|parser|constructor)\.\w+Error"
         r"|(?:toml\w*)\.\w*DecodeError|InterpolationKeyError|InstantiationException"
+        r"|(?:setup|device|hardware|GPU)\b.{0,30}(?:doesn't|does not) support (?:bf16|fp16|tf32)"
         r"|Check batch related parameters|ConfigurationError|ConfigError|InvalidConfig\w*"
         r"|Error executing job with overrides|Could not override '|Could not find '\S+/\S+'"
         r"|OverrideParseException|ParamValidationError|LexerNoViableAlt",
@@ -79,9 +80,10 @@ RULES = (
         "overrideparse",
         "overrides",
         "lexernoviable",
+        "support",
         confidence=0.9,
         role=ROOT,
-        unless=r"Error executing job with overrides",
+        unless=r"Error executing job with overrides|Error in call to target",
     ),
     rule(
         "config_error",

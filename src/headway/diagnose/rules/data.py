@@ -17,7 +17,8 @@ RULES = (
         r"|Assign requires shapes|value from checkpoint .*not equal"
         r"|(?:while|when) (?:the )?copying the parameter named|Cannot load .*state.?dict"
         r"|ignore_mismatched_sizes"
-        r"|is not equal to the input argument value",
+        r"|is not equal to the input argument value"
+        r"|[Ll]ayer count mismatch|mismatch when loading weights|expected \d+ layers, found \d+ saved",
         "state_dict",
         "state dict",
         "size mismatch",
@@ -28,6 +29,8 @@ RULES = (
         "copying the parameter",
         "mismatched_sizes",
         "input argument value",
+        "mismatch when loading",
+        "saved layers",
         confidence=0.94,
         role=ROOT,
         advice=_CHECKPOINT,
@@ -100,7 +103,7 @@ RULES = (
         r"|Decoding failed|DECORDError"
         r"|Image\.DecompressionBombError|Couldn't cast|[Cc]orrupt(?:ed)? (?:image|sample|record"
         r"|shard|data|video|audio|file|JPEG)"
-        r"|DecodeError|failed to decode|[Bb]ad (?:sample|record)|unexpected end of (?:data|file"
+        r"|(?<!JSON)(?<!Unicode)DecodeError|failed to decode|[Bb]ad (?:sample|record)|unexpected end of (?:data|file"
         r"|stream)|imread.*(?:can't|fail)",
         "image",
         "truncated",
@@ -186,6 +189,7 @@ RULES = (
         r"|NotFoundError.*(?:No such file|does not exist)|\[Errno 2\]|NoSuchKey|NoSuchBucket"
         r"|does not appear to have (?:a file|files) named"
         r"|EntryNotFoundError|No such file or directory|404 Client Error|\(404\).*Not Found"
+        r"|\(404\) when calling"
         r"|No such object|unable to open file",
         "filenotfound",
         "no such file",
@@ -206,10 +210,11 @@ RULES = (
     ),
     rule(
         "missing_file",
-        r"can't open file '[^']*': \[Errno 2\]|fatal error: .*No such file|cannot (?:find|open"
-        r"|access|stat) .*: No such file",
+        r"^sbatch: error: Unable to open file|can't open file '[^']*': \[Errno 2\]"
+        r"|fatal error: .*No such file|cannot (?:find|open|access|stat) .*: No such file",
         "can't open file",
         "no such file",
+        "sbatch: error",
         confidence=0.9,
         role=ROOT,
         where=PLAIN,

@@ -48,8 +48,7 @@ RULES = (
         r"|cached in a \w+ is not supported|unsupported version|built with a different version"
         r"|older? version of|newer version of|too old version"
         r"|minimum (?:required )?version|version .{0,30}(?:is required|or (?:higher|newer|later"
-        r"|above))|numpy\.core\.multiarray failed to import"
-        r"|ABI (?:version )?mismatch|binary incompatib|Numpy is not available"
+        r"|above))|ABI (?:version )?mismatch|binary incompatib|Numpy is not available"
         r"|Failed to import \S+ because of the following error",
         "versionconflict",
         "distributionnotfound",
@@ -80,7 +79,18 @@ RULES = (
         confidence=0.86,
         role=ROOT,
         where=EXCEPTION,
-        unless=r"(?i)compute capability|driver|conversion|inversion|requires_grad",
+        unless=r"(?i)compute capability|driver|conversion|inversion|requires_grad"
+        r"|incompatible with (?:the layer|shape|input|operand|dtype)",
+    ),
+    rule(
+        "version_conflict",
+        r"numpy\.core\.multiarray failed to import|_ARRAY_API not found",
+        "multiarray failed",
+        "_array_api",
+        confidence=0.93,
+        role=ROOT,
+        where=EXCEPTION,
+        advice="pip install 'numpy<2', or newer builds of the packages that use it",
     ),
     rule(
         "version_conflict",
@@ -143,7 +153,8 @@ RULES = (
         r"^(?:ImportError|\w+\.ImportError)\b|PackageNotFoundError"
         r"|requires the .{1,60} (?:library|package)|but (?:it was not|is not|was not) (?:found"
         r"|installed)"
-        r"|(?:is|are) not installed|[Pp]lease (?:pip )?install\b|needs? to be installed",
+        r"|(?:is|are) not installed|[Pp]lease (?:pip )?install\b|needs? to be installed"
+        r"|is required\b.{0,60}pip install|\(?(?:try|run)?:? ?[`']?pip3? install (?P<package>[\w-]+)[`']? to get it",
         "importerror",
         "packagenotfound",
         "requires the",

@@ -156,7 +156,7 @@ RULES = (
         "cuda_fault",
         r"block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion",
         "thread: [",
-        confidence=0.94,
+        confidence=0.9,
     ),
     rule(
         "cuda_fault",

@@ -2,16 +2,30 @@
 
 from headway.diagnose.rule import EXCEPTION, FACT, PLAIN, SUMMARY, rule
 
+# Ray lists what it could have been.
+_GUESSES = r"(?i)common causes|potential root causes|could be|might|may (?:have|be)|possible reason"
+
 RULES = (
     # The kernel.
     rule(
         "host_oom",
-        r"[Oo]ut of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:constraint="
-        r"|invoked oom-killer|killed by the OOM killer|oom_reaper: reaped process",
+        r"[Oo]ut of memory: Kill(?:ed)? process|Memory cgroup out of memory: Kill"
+        r"|killed by the OOM killer",
         "out of memory",
-        "oom",
+        "oom killer",
         confidence=0.97,
         role=FACT,
+        unless=_GUESSES,
+    ),
+    rule(
+        "host_oom",
+        r"Memory cgroup out of memory|oom-kill:constraint=|invoked oom-killer"
+        r"|oom_reaper: reaped process",
+        "out of memory",
+        "oom",
+        confidence=0.96,
+        role=FACT,
+        unless=_GUESSES,
     ),
     # Schedulers and runtimes.
     rule(
@@ -51,11 +65,18 @@ RULES = (
     ),
     rule(
         "host_oom",
-        r"killed due to (?:the node running low on memory|memory pressure)"
-        r"|ray\.exceptions\.OutOfMemoryError"
-        r"|node running low on memory",
-        "memory",
+        r"ray\.exceptions\.OutOfMemoryError|was killed due to the node running low on memory",
+        "low on memory",
         "outofmemory",
+        confidence=0.96,
+        role=FACT,
+    ),
+    rule(
+        "host_oom",
+        r"killed due to (?:the node running low on memory|memory pressure)"
+        r"|node running low on memory"
+        r"|Worker \S+ .*exceeded \d+% memory budget\. Restarting",
+        "memory",
         confidence=0.95,
         role=FACT,
     ),
@@ -177,7 +198,8 @@ RULES = (
     ),
     rule(
         "sigkill_unexplained",
-        r"^(?:.*?: line \d+: +|\[\d+\][-+]? +)?(?:\d+ )?Killed(?:\s+.*|\s*)$",
+        r"^(?:.*?: line \d+: +|\[\d+\][-+]? +)(?:\d+ )?Killed(?:\s.*)?$"
+        r"|^(?:\d+ )?Killed(?:\s{2,}.*|\s*)$",
         "killed",
         confidence=0.68,
         role=SUMMARY,

@@ -107,7 +107,6 @@ RULES = (
         r"|stack smashing detected|terminate called without an active exception"
         r"|pure virtual method called"
         r"|Fatal Python error: (?!.*KeyboardInterrupt|_enter_buffered_busy)|realloc\(\): "
-        r"|\*\*\* Process received signal \*\*\*"
         r"|Floating point exception|free\(\): |heap corruption",
         "free()",
         "double free",
@@ -119,10 +118,28 @@ RULES = (
         "pure virtual",
         "fatal python error",
         "realloc()",
-        "process received signal",
         "floating point exception",
         confidence=0.88,
         role=ROOT,
+    ),
+    rule(
+        "segfault_or_abort",
+        r"\*\*\* Process received signal \*\*\*",
+        "process received signal",
+        confidence=0.86,
+        role=ROOT,
+    ),
+    # Why it aborted, before the shell says that it did.
+    rule(
+        "segfault_or_abort",
+        r"terminate called after throwing an instance of|^\W{0,2}F\d{4} .*\bCheck failed: "
+        r"|^\S+: \S+:\d+: .*Assertion [`'].* failed\.",
+        "terminate called",
+        "check failed",
+        "assertion",
+        confidence=0.78,
+        role=SUMMARY,
+        unless=r"block: \[",
     ),
     rule(
         "segfault_or_abort",
@@ -180,7 +197,7 @@ RULES = (
         "command_not_found",
         r"(?:^|\W)(?:ba|z|da|k)?sh: .*(?:command )?not found|: command not found\s*$"
         r"|execve\(\): (?:\S+): (?:No such file|Permission denied)"
-        r"|executable file not found in \$?PATH|^env: .*: No such file or directory"
+        r"|executable file not found in \$?PATH|^(?:\S*/)?env: .*: No such file or directory"
         r"|unable to find the specified executable"
         r"|could not access\s+or execute an executable|bad interpreter: |[Ee]xec format error"
         r"|^\S*: \d+: \S+: not found$"

@@ -1,6 +1,6 @@
 """Networks: the fabric between nodes, finding each other, and services elsewhere."""
 
-from headway.diagnose.rule import CONSEQUENCE, EXCEPTION, PLAIN, ROOT, rule
+from headway.diagnose.rule import CONSEQUENCE, EXCEPTION, FACT, PLAIN, ROOT, rule
 
 RULES = (
     rule(
@@ -139,7 +139,8 @@ RULES = (
         r"|invalid)|Permission denied \(publickey"
         r"|PERMISSION_DENIED|PermissionDenied|RefreshError|DefaultCredentialsError|\(Forbidden\)"
         r"|403 Forbidden|gated repo"
-        r"|AuthorizationFailure|permission denied on resource|could not read Username",
+        r"|AuthorizationFailure|permission denied on resource|could not read Username"
+        r"|\(40[13]\) when calling|permission denied while trying to connect",
         "client error",
         "http",
         "gated",
@@ -161,6 +162,7 @@ RULES = (
         "forbidden",
         "authorization",
         "could not read username",
+        "when calling",
         confidence=0.92,
         role=ROOT,
         unless=r"(?i)you (?:are|might be) sending unauthenticated|to (?:access|use) private"
@@ -249,6 +251,13 @@ RULES = (
         unless=r"(?i)\bretrying\b|will retry|attempt \d+ of|gai error|ssh: |40[134] Client"
         r"|TCPStore|rendezvous|MASTER_ADDR|WARNING|wandb: |pull image|c10d"
         r"|socket\.cpp|manifest|registry|ImagePull",
+    ),
+    rule(
+        "remote_service",
+        r"WARNING: Retrying \(Retry\(total=0\b.*connection broken by",
+        "retry(total=0",
+        confidence=0.85,
+        role=FACT,
     ),
     # Trackers say so and mostly go on.
     rule(

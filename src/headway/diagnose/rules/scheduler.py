@@ -34,7 +34,7 @@ RULES = (
         r"DUE TO PREEMPTION|\bPREEMPTED\b|JobState=PREEMPTED"
         r"|[Ss]pot (?:instance )?(?:interruption|termination|preempt\w+) (?:notice|warning|event)"
         r"|(?:was|been|is being|being) preempted|Preempted by|preemption notice"
-        r"|reason\W+Preempt\w+|\bEvicted\b|Pod was evicted"
+        r"|(?i:reason)\W+Preempt\w+|\bEvicted\b|Pod was evicted"
         r"|The node (?:had condition|was low on resource: (?!memory|ephemeral))|instance-action"
         r"|spot reclaim|TERMINATE_ON_HOST_MAINTENANCE"
         r"|[Ee]viction.*(?:marked for deletion|initiated)"
@@ -112,7 +112,7 @@ RULES = (
         "cancelled",
         r"KeyboardInterrupt|^\^C|Received SIGINT|Signals\.SIGINT|keyboard interrupt"
         r"|Detected KeyboardInterrupt|Interrupted by user"
-        r"|exitcode\W+-2\b|signal 2\b",
+        r"|exitcode\W+-2\b|(?:by|on|got|received|with) signal:? 2\b",
         "keyboardinterrupt",
         "^c",
         "sigint",
@@ -186,7 +186,8 @@ RULES = (
         r"|(?:placement group|resource request).*(?:cannot be scheduled|infeasible|timed out)"
         r"|More processors requested than permitted"
         r"|gang (?:is )?unschedulable|PartitionConfig|not enough resources .*to schedule"
-        r"|Invalid (?:generic resource|account or account/partition|partition name|qos) ",
+        r"|Invalid (?:generic resource|account or account/partition|partition name|qos) "
+        r"|No available node types can fulfill",
         "scheduling",
         "nodes are available",
         "unschedulable",
