@@ -44,12 +44,13 @@ class Traceback:
     message: str
     line: Line
     frames: list[str] = field(default_factory=list)  # "path:line in function", outermost first
-    sources: list[str] = field(default_factory=list)  # the lines of source that stand under them
     whole: bool = False  # its header was seen
     handled: bool = False  # "Exception ignored in", a logging error: nobody died of it
     logged: bool = False  # printed through a logger; the program may have gone on
     inner: bool = False  # an earlier member of a chain
     last: Line | None = None
+    # The lines of source that stand under the frames.
+    sources: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
