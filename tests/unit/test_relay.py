@@ -385,6 +385,7 @@ def test_an_output_that_cannot_come_stays_there_and_the_others_come(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = finished(rig, "job-7f3c2", {"a": b"small", "secret": b"s" * 3000, "z": b"small"})
+    rig.far._fetch.expect(UUID, "job-7f3c2")
     (here / "a").mkdir(parents=True)  # a folder in the attempt before
     real = rig.relay.call
 

@@ -305,6 +305,10 @@ OUTBOX_LOOK_S = 0.1  # at least this long between two looks at what is to be sen
 CONNECTIONS_ENTERING_MAX = 256
 GUEST_JOBS_MAX = 10_000  # jobs of one other machine in one question for commands
 
+# -- programs of schedulers and container engines
+ENGINE_OUTPUT_BYTES_MAX = 64 * MIB  # that one call may print; the queue of a large cluster has 10
+HOSTS_MAX = 100_000  # that a list such as node[1-20] may name
+
 # -- trays
 TRAY_LOOK_FIRST_S = 0.25  # between two looks of the server at a tray in which something has changed
 TRAY_LOOK_MAX_S = 3.0  # and at one in which nothing does

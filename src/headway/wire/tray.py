@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 MAGIC = b"HWT1"
 OUT, IN = "out", "in"
 HEAD_BYTES_MAX = 4 * KIB
+PATH_CHARS_MAX = 200
 FILE_BYTES_MAX = INGEST_BYTES_MAX + HEAD_BYTES_MAX + 8
 _HEX = frozenset("0123456789abcdef")
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
@@ -223,7 +224,7 @@ def read(tray: str, name: str, files: "Files" = OS) -> Request | None:
         return None
     head, body = found
     path = head.get("path")
-    if not isinstance(path, str) or len(path) > 200:
+    if not isinstance(path, str) or len(path) > PATH_CHARS_MAX:
         raise DamagedError(f"{name} is not a request")
     return Request(name, task, path, body)
 

@@ -8,17 +8,15 @@ in words. An engine that once did not answer in time is asked in the background 
 every call fails at once until it answers: whoever asks shall not wait for it again.
 """
 
-import contextlib
 import csv
 import io
-import os
-import signal
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headway.engines import bounded_run
 from headway.model.errors import RefusedError, UnreachableError
 from headway.model.limits import CONTAINER_ASK_S, CONTAINER_CALL_S
 from headway.settings.nearest import did_you_mean
@@ -93,20 +91,13 @@ class Program:
             raise UnreachableError(
                 f"{name} {args[0]} did not answer within {timeout_s:g} s"
             ) from None
+        except bounded_run.TooMuchError as error:
+            raise UnreachableError(f"{name} {args[0]} cannot be understood: {error}") from None
         except OSError as error:
             raise UnreachableError(f"{name} cannot be run: {error.strerror}") from None
 
     def _do(self, args: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
-        child = subprocess.Popen(
-            [*self.words, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors="replace", start_new_session=True,
-        )  # fmt: skip
-        try:
-            stdout, stderr = child.communicate(timeout=timeout_s)
-        except BaseException:  # the whole of it: `sudo docker` and scripts have children
-            _end(child)
-            raise
-        return subprocess.CompletedProcess(child.args, child.returncode, stdout, stderr)
+        return bounded_run.run([*self.words, *args], timeout_s=timeout_s)
 
     def _await_answer(self) -> None:
         with self._lock:
@@ -123,7 +114,7 @@ class Program:
                 self._do(["version"], CONTAINER_CALL_S)
             except subprocess.TimeoutExpired:
                 continue
-            except OSError:
+            except (OSError, bounded_run.TooMuchError):
                 break  # the next call tells what is wrong with it
             break
         self._silent_s = None
@@ -158,7 +149,9 @@ class Program:
             name, status, code, oom = [*line.split("\t"), "", "", "", ""][:4]
             if status:
                 found[name.removeprefix("/")] = Container(
-                    status, int(code) if code.isdigit() else -1, oom == "true"
+                    status,
+                    int(code) if code.isascii() and code.isdigit() and len(code) < 10 else -1,
+                    oom == "true",
                 )
         if done.returncode != 0 and _NONE not in done.stderr.lower():
             failure = self._failure(done.stderr)
@@ -187,19 +180,6 @@ class Program:
             f"there is no image {image[:200]}{near}",
             f"{names}; to fetch it: {self.words[0]} pull {image}",
         )
-
-
-def _end(child: "subprocess.Popen[str]") -> None:
-    """One that hangs, with its children, as far as they are ours. It is not waited for: the kernel
-    may hold it.
-    """
-    with contextlib.suppress(OSError):
-        os.killpg(child.pid, signal.SIGKILL)
-    for pipe in (child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(1.0)
 
 
 def mount(source: str, target: str, *, read_only: bool = False, follow: bool = False) -> list[str]:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from headway.engines import bounded_run
 from headway.engines.slurm import refusal
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 
@@ -49,14 +50,13 @@ class Commands:
     ) -> str:
         """What the command prints. `text` is its standard input."""
         try:
-            done = subprocess.run(
-                list(argv), input=text or "", capture_output=True, text=True, errors="replace", timeout=timeout_s,
-                env=self._env, check=False,
-            )  # fmt: skip
+            done = bounded_run.run(argv, text or "", timeout_s=timeout_s, env=self._env)
         except FileNotFoundError:
             raise not_here(argv[0]) from None
         except subprocess.TimeoutExpired as slow:
             raise too_late(argv[0], timeout_s, slow.stderr) from None
+        except bounded_run.TooMuchError as error:
+            raise UnreachableError(f"{argv[0]} cannot be understood: {error}") from None
         except OSError as error:
             raise UnreachableError(f"{argv[0]} could not be run: {error}") from None
         if done.returncode == 0:

@@ -15,7 +15,7 @@ from headway.model.limits import MIB, TAKEN_KEEP_S
 from headway.settings.quantity import size_text
 
 SAID_CHARS_MAX: Final = 300
-_FIGURES: Final = re.compile(r"memory limit \((\d+) > (\d+)\)")
+_FIGURES: Final = re.compile(r"memory limit \(([0-9]{1,18}) > ([0-9]{1,18})\)")
 # Slurm's word for an end that the agent could not tell -> (cause, class)
 _CAUSES: Final = {
     "NODE_FAIL": ("node_lost", "transient"), "BOOT_FAIL": ("node_lost", "transient"), "REVOKED": ("cancelled", "user"),

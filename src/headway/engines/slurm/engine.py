@@ -331,7 +331,7 @@ class SlurmEngine:
                 return self._lines
             said = self._list_jobs()
             lines = parse.read_squeue(said)
-            self._garbled = len(lines) < sum(1 for text in said.splitlines() if text.strip())
+            self._garbled = len(lines) < sum(1 for text in parse.lines_of(said) if text.strip())
             same = {i: line.word for i, line in lines.items()} == {
                 i: line.word for i, line in self._lines.items()
             }

@@ -28,6 +28,8 @@ log = logging.getLogger("headway.control")
 AGAIN_S: Final = 60.0
 _NOTE_S: Final = 1.0  # between two words about how far it is
 _DONE_MAX: Final = 10_000
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _DRAFT: Final = re.compile(r"\.[0-9a-f]{24}\.part")
 # another try is no use
 _NEVER: Final = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
@@ -61,6 +63,31 @@ class Fetch:
         self._done: dict[str, None] = {}
         self._noted_s = 0.0
 
+    def expect(self, uuid: str, job: str) -> None:
+        """The outputs of this job will come from there. Whose folder a job's outputs go into is said
+        here, and not by the login node.
+        """
+        note = self._expected(uuid)
+        if not note.exists():
+            note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft = note.with_name(f".{note.name}.tmp")
+            draft.write_text(job)
+            os.replace(draft, note)
+
+    def _expected(self, uuid: str) -> Path:
+        return self._paths.home / "clusters" / "jobs" / uuid
+
+    def _is_ours(self, uuid: str, job: str) -> bool:
+        """Whether outputs of this job are to come from there. One that an older Headway submitted has
+        no note: then nothing that is here already is touched.
+        """
+        if not _UUID.fullmatch(uuid) or not _NAME.fullmatch(job) or ".." in job:
+            return False
+        try:
+            return self._expected(uuid).read_text() == job
+        except OSError:
+            return self._paths.coming(job).exists() or not (self._paths.output / job).exists()
+
     def is_done(self, key: str) -> bool:
         """Whether nothing more comes of an attempt that is over; it begins, or goes on, with being
         asked.
@@ -82,7 +109,8 @@ class Fetch:
             asked = set(self._asked)
         try:
             left = self._fetch_all(self._shelf.unfinished())
-        except (OSError, HeadwayError) as error:
+        # what a login node says may be anything; the next look, a minute later, may be better
+        except Exception as error:
             self._later(error)
             return
         with self._lock:
@@ -96,9 +124,14 @@ class Fetch:
         """Those of which not all has come. One job's trouble keeps no other's outputs."""
         left = set(jobs)
         for uuid, job in jobs.items():
+            if not self._is_ours(uuid, job):
+                log.error("%s tells of outputs of %r, which is not its job", self._relay.host, job)
+                left.remove(uuid)
+                continue
             try:
                 self._fetch(job)
                 self._shelf.finish(uuid)
+                self._expected(uuid).unlink(missing_ok=True)
                 left.remove(uuid)
             except UnreachableError as error:  # so are the others
                 self._later(error)

@@ -49,7 +49,8 @@ class Records:
                     raise UnreachableError(str(error)) from None
                 continue  # only this says that it has forgotten the job
             told = parse.read_job(said)
-            if told is None:  # from what cannot be read nothing follows (F22)
+            # from what cannot be read, or tells of another job, nothing follows (F22)
+            if told is None or not _is_about(told, job_id):
                 raise UnreachableError(f"scontrol answered {said.strip()[:80]!r}")
             found[job_id] = told
         return found
@@ -82,6 +83,12 @@ class Records:
             told = self._account([job_id]).get(job_id)
             self._cancelled_by[job_id] = told.by_uid if told else None
         return self._cancelled_by[job_id]
+
+
+def _is_about(told: JobLine, job_id: str) -> bool:
+    """Of an element that waits, Slurm tells the array that it is in."""
+    whole = job_id.partition("_")[0]
+    return bool({told.id, told.number, told.fields.get("ArrayJobId")} & {job_id, whole})
 
 
 def user(uid: int) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from headway.engines.protocol import ObservedState
+from headway.model.limits import HOSTS_MAX
 
 # Comment and reason may hold anything but a newline, so they come last, and the comment is ours.
 SQUEUE_FORMAT: Final = "%A|%T|%B|%N|%S|%K|%F|%k|%r"
@@ -34,8 +35,11 @@ OVER: Final = frozenset(
     }
 )  # fmt: skip
 _FIELD: Final = re.compile(r"(?:^|\s)([A-Z][A-Za-z_/:]*)=")
-_COUNT: Final = re.compile(r"(.*)[:=](\d+)\Z")
-_DURATION: Final = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})\Z")
+# A number of a scheduler has an end: what is longer is damage, and nothing is computed with it.
+_COUNT: Final = re.compile(r"(.*)[:=]([0-9]{1,9})\Z")
+_DURATION: Final = re.compile(
+    r"(?:(?P<days>[0-9]{1,6})-)?(?P<rest>[0-9]{1,9}(?::[0-9]{1,9}){0,2})\Z"
+)
 _HOSTS: Final = re.compile(r"([^\[,]+)(?:\[([^\]]+)\])?([^,\[]*)")
 
 
@@ -127,19 +131,31 @@ class Holder:
     memory_bytes: int
 
 
+def lines_of(text: str) -> list[str]:
+    """Lines end with a newline and with nothing else: `str.splitlines` would cut a job's name at
+    characters that only look like one, and its rest would pass for a line of Slurm's.
+    """
+    return [line.rstrip("\r") for line in text.split("\n")]
+
+
+def is_number(text: str) -> bool:
+    """Of a job, a node, an exit: plain digits, and not more than any of these has."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 def read_squeue(text: str) -> dict[str, JobLine]:
     """`squeue -h -r -t all -o SQUEUE_FORMAT`, by job id, which is `ARRAY_INDEX` for an element of
     an array. Lines that are not what was asked for are left out.
     """
     found = {}
-    for line in text.splitlines():
-        parts = line.rstrip("\n").split("|", _SQUEUE_FIELDS - 1)
-        if len(parts) != _SQUEUE_FIELDS or not parts[0].isdigit():
+    for line in lines_of(text):
+        parts = line.split("|", _SQUEUE_FIELDS - 1)
+        if len(parts) != _SQUEUE_FIELDS or not is_number(parts[0]):
             continue
         own, word, _, nodes, start, index, array, rest_comment, reason = parts
         if "|" in reason:  # a comment of somebody else's; the reason itself never has one
             reason = reason.rpartition("|")[2]
-        job_id = f"{array}_{index}" if index.isdigit() else own
+        job_id = f"{array}_{index}" if is_number(index) and is_number(array) else own
         found[job_id] = JobLine(
             job_id, word, _plain(reason), nodes, _time(start), _plain(rest_comment), number=own
         )
@@ -164,15 +180,15 @@ def read_job(text: str) -> JobLine | None:
 def read_jobs(text: str) -> dict[str, JobLine]:
     """`scontrol show job -o`, by job id; an element of an array is `ARRAY_INDEX`."""
     found = {}
-    for line in text.splitlines():
+    for line in lines_of(text):
         fields = read_fields(line)
         number = fields.get("JobId", "").split(" ")[0]
-        if not number.isdigit():
+        if not is_number(number):
             continue
         index = fields.get("ArrayTaskId", "")
         job_id = (
             f"{fields['ArrayJobId']}_{index}"
-            if index.isdigit() and "ArrayJobId" in fields
+            if is_number(index) and is_number(fields.get("ArrayJobId", ""))
             else number
         )
         code, signal = read_exit(fields.get("ExitCode", ""))
@@ -187,16 +203,16 @@ def read_jobs(text: str) -> dict[str, JobLine]:
 def read_sacct(text: str) -> dict[str, JobLine]:
     """`sacct -n -P -X -o JobID,State,ExitCode,NodeList,Start,Reason,JobName,Comment`, by job id."""
     found = {}
-    for line in text.splitlines():
+    for line in lines_of(text):
         parts = line.split("|", 7)
-        if len(parts) != 8 or not re.match(r"\d+(?:_\d+)?\Z", parts[0]):
+        if len(parts) != 8 or not re.match(r"[0-9]{1,18}(?:_[0-9]{1,9})?\Z", parts[0]):
             continue
         word, _, rest = parts[1].partition(" ")
         by = rest.removeprefix("by ") if rest.startswith("by ") else ""
         code, signal = read_exit(parts[2])
         found[parts[0]] = JobLine(
             parts[0], word.rstrip("+"), _plain(parts[5]), parts[3], _time(parts[4]), _plain(parts[7]), code, signal,
-            by_uid=int(by) if by.isdigit() else None, name=parts[6],
+            by_uid=int(by) if is_number(by) else None, name=parts[6],
         )  # fmt: skip
     return found
 
@@ -204,7 +220,7 @@ def read_sacct(text: str) -> dict[str, JobLine]:
 def read_exit(text: str) -> tuple[int | None, int | None]:
     """`7:0` is exit code 7, `0:15` is signal 15. Unreadable: neither is known."""
     code, colon, signal = text.partition(":")
-    if not colon or not code.isdigit() or not signal.isdigit():
+    if not colon or not is_number(code) or not is_number(signal):
         return None, None
     return (None, int(signal)) if int(signal) else (int(code), None)
 
@@ -212,13 +228,14 @@ def read_exit(text: str) -> tuple[int | None, int | None]:
 def read_nodes(text: str) -> list[NodeLine]:
     """`scontrol show node -d -o`."""
     found = []
-    for line in text.splitlines():
+    for line in lines_of(text):
         fields = read_fields(line)
-        if "NodeName" not in fields:
+        names = fields.get("NodeName", "").split()
+        if not names:
             continue
         found.append(
             NodeLine(
-                fields["NodeName"].split()[0], fields.get("State", "UNKNOWN").split()[0],
+                names[0], (fields.get("State", "").split() or ["UNKNOWN"])[0],
                 number_of(fields.get("CPUTot", "")), number_of(fields.get("CPUAlloc", "")),
                 number_of(fields.get("RealMemory", "")), number_of(fields.get("AllocMem", "")),
                 count_gpus(fields.get("Gres", "")), count_gpus(fields.get("GresUsed", "")),
@@ -231,7 +248,7 @@ def read_nodes(text: str) -> list[NodeLine]:
 
 def read_min_age_s(text: str) -> float:
     """`MinJobAge = 300 sec` of `scontrol show config`: how long an ended job is known. 0: not told."""
-    match = re.search(r"^MinJobAge\s*=\s*(\d+)", text, re.MULTILINE)
+    match = re.search(r"^MinJobAge\s*=\s*([0-9]{1,9})\b", text, re.MULTILINE)
     return float(match[1]) if match else 0.0
 
 
@@ -267,7 +284,9 @@ def read_gpus(gres: str) -> dict[str, int]:
 
 
 def expand_hosts(compact: str) -> list[str]:
-    """`node[1-2,09-10],login` is node1, node2, node09, node10, login."""
+    """`node[1-2,09-10],login` is node1, node2, node09, node10, login. A list of more nodes than any
+    cluster has is kept whole, as is a form that is not known: nothing is made of it.
+    """
     found: list[str] = []
     for prefix, inside, suffix in _HOSTS.findall(compact):
         name = prefix.lstrip(",").strip()
@@ -276,9 +295,11 @@ def expand_hosts(compact: str) -> list[str]:
             continue
         for part in inside.split(","):
             low, dash, high = part.partition("-")
-            if not low.isdigit() or (dash and not high.isdigit()):
-                return [compact]  # a form that is not known: kept whole
+            if not is_number(low) or (dash and not is_number(high)):
+                return [compact]
             last = int(high) if dash else int(low)
+            if len(found) + last - int(low) >= HOSTS_MAX:
+                return [compact]
             found += [
                 f"{name}{number:0{len(low)}d}{suffix}" for number in range(int(low), last + 1)
             ]
@@ -322,7 +343,7 @@ def seconds(text: str) -> float | None:
 
 def mebibytes(text: str) -> int:
     """`100M`, `4G`, `1.50T`, `200` (MiB)."""
-    match = re.match(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    match = re.match(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGTP]?)", text)
     if match is None:
         return 0
     return int(
@@ -336,7 +357,7 @@ def read_tres(text: str) -> dict[str, float]:
     found = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
-        if equals and re.match(r"\d", value):
+        if equals and re.match(r"[0-9]", value):
             found[name] = float(mebibytes(value))
     return found
 
@@ -356,7 +377,7 @@ def read_holders(text: str, kind: str = "") -> list[Holder]:
     of nodes. `kind`: of GPUs that matter; a job that named none may have any.
     """
     found = []
-    for line in text.splitlines():
+    for line in lines_of(text):
         parts, place = [], 0
         for width in HOLDER_WIDTHS:
             parts.append(line[place : place + width].strip())
@@ -378,5 +399,5 @@ def read_holders(text: str, kind: str = "") -> list[Holder]:
 
 def number_of(text: str) -> int:
     """The number that a text begins with; 0: none."""
-    match = re.match(r"\d+", text)
+    match = re.match(r"[0-9]{1,18}(?![0-9])", text)
     return int(match[0]) if match else 0

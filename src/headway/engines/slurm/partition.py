@@ -33,7 +33,7 @@ class Partition:
 def read(text: str) -> list[Partition]:
     """`scontrol show partition -o`."""
     found = []
-    for line in text.splitlines():
+    for line in parse.lines_of(text):
         told = parse.read_fields(line)
         if "PartitionName" not in told:
             continue
@@ -41,7 +41,7 @@ def read(text: str) -> list[Partition]:
         found.append(
             Partition(
                 told["PartitionName"], told.get("Default") == "YES", told.get("State", "UP"),
-                parse.seconds(told.get("MaxTime", "")), int(most) if most.isdigit() else None,
+                parse.seconds(told.get("MaxTime", "")), int(most) if parse.is_number(most) else None,
             )
         )  # fmt: skip
     return found

@@ -12,7 +12,7 @@ import shlex
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +20,12 @@ from headway.code.depot import Depot
 from headway.engines.protocol import Plan
 from headway.engines.slurm.commands import TIMEOUT_S, Commands, failure
 from headway.engines.slurm.fetch_outputs import Fetch
+from headway.engines.slurm.parse import is_number
+from headway.engines.spool import task_folder as folders
 from headway.engines.spool.cluster_folder import TaskView
 from headway.engines.ssh.relay_client import Relay
 from headway.home.paths import Paths
-from headway.model.errors import UnreachableError
+from headway.model.errors import DamagedError, UnreachableError
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import RELAY_PIECE_BYTES
 from headway.wire import tray
@@ -50,16 +52,32 @@ class FarCommands(Commands):
             argv=list(argv),
             limit_s=timeout_s,
         )
-        if told["code"] is None:
-            raise UnreachableError(f"{argv[0]} {told['why']}", f"on {self._relay.host}")
+        code = told.get("code") if isinstance(told, dict) else ""
+        if code is not None and not isinstance(code, int):
+            raise DamagedError(f"{self._relay.host} answered {argv[0]} with what is no answer")
+        if code is None:
+            raise UnreachableError(f"{argv[0]} {told.get('why')}", f"on {self._relay.host}")
         said = out.decode(errors="replace")
-        if told["code"] == 0:
+        if code == 0:
             return said
-        raise failure(argv[0], told["code"], told["err"].strip() or said.strip())
+        raise failure(argv[0], code, str(told.get("err") or "").strip() or said.strip())
+
+
+@contextlib.contextmanager
+def _understood(host: str, what: str) -> Iterator[None]:
+    """What comes from there is read as it should be; what cannot be so is damage, and nothing
+    follows from it.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise DamagedError(f"{host} answered {what} with what is no answer") from None
 
 
 class FarShelf:
-    """`engines/spool/cluster_folder.py` at the other end."""
+    """`engines/spool/cluster_folder.py` at the other end. Its answers are data: a login node may be
+    somebody else's by now.
+    """
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
@@ -67,6 +85,18 @@ class FarShelf:
 
     def _ask(self, method: str, /, *, in_passing: bool = False, **args: Any) -> Any:
         return self._relay.call("shelf", method=method, args=args, in_passing=in_passing)[0]
+
+    def _dict(self, method: str, /, **args: Any) -> dict[str, Any]:
+        found = self._ask(method, **args)
+        if not isinstance(found, dict):
+            raise DamagedError(f"{self._relay.host} answered {method} with what is no answer")
+        return found
+
+    def _list(self, method: str, /, *, in_passing: bool = False, **args: Any) -> list[Any]:
+        found = self._ask(method, in_passing=in_passing, **args)
+        if not isinstance(found, list):
+            raise DamagedError(f"{self._relay.host} answered {method} with what is no answer")
+        return found
 
     @property
     def home(self) -> str:
@@ -95,21 +125,24 @@ class FarShelf:
         """
         if self._has_looked and not self._relay.is_used:
             return []
-        found: list[str] = self._ask("tasks", in_passing=True)
+        found = [str(name) for name in self._list("tasks", in_passing=True)]
         self._has_looked = True
         return found
 
     def look(
         self, keys: Sequence[str], whole: bool, outputs: Mapping[str, str] | None = None
     ) -> dict[str, dict[str, TaskView]]:
-        found = self._ask("look", keys=list(keys), whole=whole, outputs=dict(outputs or {}))
-        return {
-            key: {name: TaskView(*view) for name, view in views.items()}
-            for key, views in found.items()
-        }
+        found = self._dict("look", keys=list(keys), whole=whole, outputs=dict(outputs or {}))
+        with _understood(self._relay.host, "look"):
+            return {
+                key: {str(name): _view(view) for name, view in found.get(key, {}).items()}
+                for key in keys
+            }
 
     def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int:
-        return int(self._ask("adopt", names=list(names), argv=list(argv)))
+        told = self._ask("adopt", names=list(names), argv=list(argv))
+        with _understood(self._relay.host, "adopt"):
+            return int(told)
 
     def remove(self, names: Sequence[str]) -> None:
         self._ask("remove", names=list(names))
@@ -118,16 +151,22 @@ class FarShelf:
         self._ask("remember", key=key, job_id=job_id)
 
     def ids(self) -> dict[str, str]:
-        return dict(self._ask("ids"))
+        return {
+            key: str(number)
+            for key, number in self._dict("ids").items()
+            if folders.KEY.match(key) and is_number(str(number))
+        }
 
     def id_of(self, key: str) -> str:
-        return str(self._ask("id_of", key=key))
+        number = str(self._ask("id_of", key=key))
+        return number if is_number(number) else ""
 
     def forget(self, key: str) -> None:
         self._ask("forget", key=key)
 
     def missing(self, digests: Sequence[str]) -> list[str]:
-        return list(self._ask("missing", digests=list(digests)))
+        wanted = set(_texts(self._list("missing", digests=list(digests))))
+        return [digest for digest in digests if digest in wanted]
 
     def has_code(self, digest: str) -> bool:
         return bool(self._ask("has_code", digest=digest))
@@ -139,20 +178,30 @@ class FarShelf:
         self._ask("note_array", key=key, members=dict(members))
 
     def arrays(self) -> dict[str, dict[str, str]]:
-        return dict(self._ask("arrays"))
+        found = self._dict("arrays")
+        with _understood(self._relay.host, "arrays"):
+            return {
+                key: {str(index): str(member) for index, member in members.items()}
+                for key, members in found.items()
+                if folders.KEY.match(key)
+            }
 
     def unfinished(self) -> dict[str, str]:
-        return dict(self._ask("unfinished"))
+        return {uuid: str(job) for uuid, job in self._dict("unfinished").items()}
 
     def collect(self, open_jobs: Sequence[str], dry_run: bool) -> tuple[int, int, int]:
-        snapshots, folders, size = self._ask("collect", open_jobs=list(open_jobs), dry_run=dry_run)
-        return int(snapshots), int(folders), int(size)
+        told = self._list("collect", open_jobs=list(open_jobs), dry_run=dry_run)
+        with _understood(self._relay.host, "collect"):
+            snapshots, emptied, size = map(int, told)
+        return snapshots, emptied, size
 
     def outputs(self, job: str) -> list[tuple[str, int, int]]:
-        return [
-            (str(path), int(size), int(mtime_ns))
-            for path, size, mtime_ns in self._ask("outputs", job=job)
-        ]
+        found = self._list("outputs", job=job)
+        with _understood(self._relay.host, "outputs"):
+            files = [(str(path), int(size), int(mtime_ns)) for path, size, mtime_ns in found]
+        if any(not 0 <= number < 2**63 for _, *numbers in files for number in numbers):
+            raise DamagedError(f"{self._relay.host} tells of files that cannot be")
+        return files
 
     def finish(self, uuid: str) -> None:
         self._ask("finish", uuid=uuid)
@@ -177,27 +226,44 @@ class FarTray:
 
     def waiting(self) -> list[str]:
         try:
-            return list(self._ask("waiting")[0]) if self._relay.is_used else []
+            found = self._ask("waiting")[0] if self._relay.is_used else []
         except FileNotFoundError:
             return []  # no job has needed it yet
+        return [name for name in _texts(found) if tray.task_of(name) is not None]
 
     def read(self, name: str) -> tray.Request | None:
         told, body = self._ask("read", file=name)
         task = tray.task_of(name)
-        return (
-            None
-            if told is None or task is None
-            else tray.Request(name, task, str(told["path"]), body)
-        )
+        if told is None or task is None:
+            return None
+        path = told.get("path") if isinstance(told, dict) else None
+        if not isinstance(path, str) or len(path) > tray.PATH_CHARS_MAX:
+            raise DamagedError(f"{name} is not a request")
+        return tray.Request(name, task, path, body)
 
     def reply(self, name: str, status: int, body: bytes) -> None:
         self._ask("reply", body, file=name, status=status)
 
     def leftovers(self) -> list[str]:
-        return list(self._ask("leftovers")[0]) if self._relay.is_used else []
+        return _texts(self._ask("leftovers")[0]) if self._relay.is_used else []
 
     def remove(self, path: str) -> None:
         self._ask("remove", path=path)
+
+
+def _texts(found: Any) -> list[str]:
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _view(told: Any) -> TaskView:
+    """Raises TypeError or ValueError for what is none."""
+    view = TaskView(*told)
+    numbers = (view.grace_s, view.made_s, view.sign_s)
+    if not all(isinstance(number, int | float) for number in numbers) or not all(
+        number is None or isinstance(number, int) for number in (view.pid, view.start)
+    ):
+        raise ValueError("a number is none")
+    return view._replace(mark=str(view.mark), job=str(view.job))
 
 
 class Far:
@@ -234,6 +300,7 @@ class Far:
         """Below the job's own environment lies that of its node; without a snapshot it runs in the
         person's home there, since the folder here is not there.
         """
+        self._fetch.expect(plan.uuid, plan.job)
         cwd = {} if plan.code is not None else {"cwd": self._relay.hello()["home"]}
         return {
             "home": self.shelf.home, "socket": "", "tls": None, "tray": self._tray_folder(), "inherit_env": True, **cwd,

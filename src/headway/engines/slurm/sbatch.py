@@ -17,7 +17,7 @@ from headway.engines.plan import folders_file, task_file
 from headway.engines.protocol import EngineId, Given, Plan, PlannedTask, Start
 from headway.engines.slurm import array, script
 from headway.engines.slurm.job_ids import Ledger
-from headway.engines.slurm.parse import JobLine
+from headway.engines.slurm.parse import JobLine, is_number
 from headway.engines.slurm.place import Place
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.json_types import JsonObject
@@ -275,7 +275,7 @@ class Submission:
         if isinstance(said, HeadwayError):
             raise said
         number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
-        if not number.isdigit():
+        if not is_number(number):
             raise UnreachableError(
                 f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job"
             )

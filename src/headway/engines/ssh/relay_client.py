@@ -49,6 +49,10 @@ _ERRORS: Final = {
     "foreign": tray.ForeignError,
     "unreachable": UnreachableError,
 }
+# what a relay says of itself, by which files and processes there are named
+_HELLO: Final[dict[str, type]] = {
+    "python": str, "folder": str, "spool": str, "tray": str, "zip": str, "home": str, "pid": int, "uid": int,
+}  # fmt: skip
 _HINTS: Final = {
     "host key verification failed": "log in once by hand, so that its key is known: ssh {host}",
     "permission denied": "a key or an agent must let you in without a question; try: ssh -o BatchMode=yes {host} true",
@@ -137,7 +141,12 @@ class Link:
             watchdog.cancel()
         if message is None:
             raise UnreachableError(*self._why())
-        self.hello = message[0].get("value") or {}
+        hello = message[0].get("value")
+        if not isinstance(hello, dict) or not all(
+            isinstance(hello.get(name), kind) for name, kind in _HELLO.items()
+        ):
+            raise DamagedError(f"what answers on {self.host} is not our relay")
+        self.hello = hello
         threading.Thread(target=self._listen, name="headway-relay", daemon=True).start()
 
     def _listen(self) -> None:
@@ -147,7 +156,8 @@ class Link:
                 while (message := relay_messages.receive(self._read)) is not None:
                     self._heard_s = time.monotonic()
                     head, body = message
-                    future = self._waiting.pop(head.get("id", -1), None)
+                    number = head.get("id")
+                    future = self._waiting.pop(number, None) if isinstance(number, int) else None
                     if future is not None:
                         future.set_result(({k: v for k, v in head.items() if k != "id"}, body))
             except (OSError, DamagedError) as error:
@@ -301,10 +311,10 @@ class Relay:
         answer, data = link.ask({"do": do, **head}, body, timeout_s)
         if "error" not in answer:
             return answer.get("value"), data
-        if "errno" in answer:
-            raise OSError(answer["errno"], f"{self.host}: {answer['error']}")
-        kind = _ERRORS.get(answer.get("code", ""), RefusedError)
-        raise kind(f"{self.host}: {answer['error']}")
+        told = f"{self.host}: {str(answer['error'])[:_TOLD_BYTES]}"
+        if isinstance(answer.get("errno"), int):
+            raise OSError(answer["errno"], told)
+        raise _ERRORS.get(str(answer.get("code")), RefusedError)(told)
 
     # -- connecting
 

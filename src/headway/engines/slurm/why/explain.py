@@ -130,9 +130,9 @@ def _ahead(job: JobLine, commands: Commands) -> tuple[tuple[str, ...], tuple[str
     where = ["-p", partition] if parse.is_word(partition) else []
     said = ask(commands, ["squeue", "-h", "-t", "PD", "--sort=-p,i", *where, "-o", _AHEAD])
     ids, words = [], []
-    for line in said.splitlines():
+    for line in parse.lines_of(said):
         parts = line.split("|", 5)
-        if len(parts) != 6 or not parts[0].isdigit():
+        if len(parts) != 6 or not parse.is_number(parts[0]):
             continue
         if parts[0] == job.id:
             break

@@ -37,7 +37,8 @@ _FOR: Final = {
     "PU": "for each user",
     "PA": "for each account",
 }
-_VALUE: Final = re.compile(r"(?P<most>[\d.]+)(?P<unit>[KMGT]?)(?:\((?P<used>[\d.]+)\))?\Z")
+_NUMBER: Final = r"[0-9]{1,18}(?:\.[0-9]{1,9})?"
+_VALUE: Final = re.compile(rf"(?P<most>{_NUMBER})(?P<unit>[KMGT]?)(?:\((?P<used>{_NUMBER})\))?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _qos_of(field: str, what: str, job: JobLine, ask: Ask) -> list[Record]:
 
 def _qos(name: str, job: JobLine, ask: Ask) -> list[Record]:
     said = ask(["scontrol", "-o", "show", "assoc_mgr", f"qos={name}", "flags=qos"])
-    for line in said.splitlines():
+    for line in parse.lines_of(said):
         if line.startswith("QOS="):
             uid = re.search(r"\((\d+)\)", job.fields.get("UserId", ""))
             parts = [line.partition(" Account Limits=")[0]]
@@ -146,7 +147,7 @@ def _associations(field: str, job: JobLine, ask: Ask) -> list[Record]:
     said = ask(
         ["scontrol", "-o", "show", "assoc_mgr", *([f"users={user}"] if user else []), "flags=assoc"]
     )
-    rows = [_pairs(line) for line in said.splitlines() if line.startswith("ClusterName=")]
+    rows = [_pairs(line) for line in parse.lines_of(said) if line.startswith("ClusterName=")]
     source = "scontrol show assoc_mgr"
     if not rows and parse.is_word(account):
         rows = _table(ask(["sacctmgr", "-P", "show", "assoc", f"account={account}"]))
@@ -193,7 +194,7 @@ def _pairs(line: str) -> dict[str, str]:
 
 def _table(text: str) -> list[dict[str, str]]:
     """`sacctmgr -P`: a line of names, then one for each row."""
-    lines = [line.split("|") for line in text.splitlines() if "|" in line]
+    lines = [line.split("|") for line in parse.lines_of(text) if "|" in line]
     return [dict(zip(lines[0], row, strict=False)) for row in lines[1:]]
 
 
@@ -326,7 +327,7 @@ def _of_partition(word: str, job: JobLine, ask: Ask) -> Iterator[str]:
     if word in ("PartitionNodeLimit", "PartitionConfig"):
         for field, sign in (("MaxNodes", 1), ("TotalNodes", 1), ("MinNodes", -1)):
             limit = told.get(field, "")
-            if limit.isdigit() and (need.nodes - int(limit)) * sign > 0:
+            if parse.is_number(limit) and (need.nodes - int(limit)) * sign > 0:
                 verb = "has" if field == "TotalNodes" else "allows"
                 if sign < 0:
                     verb = "wants at least"
@@ -359,7 +360,7 @@ def _of_licences(job: JobLine, ask: Ask) -> Iterator[str]:
         part.replace("=", ":").partition(":") for part in job.fields.get("Licenses", "").split(",")
     ]
     wanted = {name: parse.number_of(count) or 1 for name, _, count in asked}
-    for line in ask(["scontrol", "show", "licenses", "-o"]).splitlines():
+    for line in parse.lines_of(ask(["scontrol", "show", "licenses", "-o"])):
         told = parse.read_fields(line)
         name = told.get("LicenseName", "")
         if name in wanted:

@@ -38,7 +38,7 @@ class Reservation:
 def read(text: str) -> list[Reservation]:
     """`scontrol show reservation -o`."""
     found = []
-    for line in text.splitlines():
+    for line in parse.lines_of(text):
         told = parse.read_fields(line)
         try:
             begin, end = (
