@@ -54,18 +54,25 @@ class Hw:
         return name
 
     def wait_state(self, job: str, *states: str, timeout_s: float = 60.0) -> Any:
+        """The job, once it is in one of these states. A command that fails meanwhile (a server that is
+        being started, or is too busy to answer) is asked again; its words are told at the end.
+        """
         last: dict[str, Any] = {}
+        told = [""]
 
         def look() -> Any:
-            last.update(self.json("q", job))
+            done = self("q", job, "--json", timeout_s=max(60.0, timeout_s))
+            if done.returncode != 0:
+                told[0] = f"hw q ended with {done.returncode}: {done.stderr.decode()[-500:]}"
+                return None
+            last.update(json.loads(done.stdout))
             return last if last["state"] in states else None
 
         try:
             return wait_until(look, timeout_s, f"{job} in state {states}")
         except AssertionError as error:
-            raise AssertionError(
-                f"{error}; it is {last['state']}, attempts: {last['attempts']}"
-            ) from None
+            seen = f"it is {last['state']}, attempts: {last['attempts']}" if last else "never seen"
+            raise AssertionError(f"{error}; {seen}; {told[0]}") from None
 
     def wait_ended(self, job: str, timeout_s: float = 60.0) -> Any:
         return self.wait_state(job, "succeeded", "failed", "stopped", timeout_s=timeout_s)

@@ -288,6 +288,12 @@ def test_a_machine_speaks_only_of_its_own_jobs(served: Served) -> None:
     assert asked == {"commands": [], "again": [UUID.format(1)]}, (
         "nobody hears the commands of another machine"
     )
+    line = b"loss value=1"
+    other_job = f"/write?db={UUID.format(1)}"
+    assert post(served, other_job, other, line).status == 400, "nor by line protocol"
+    assert post(served, f"/write?db={ours.uuid}", one, line).status == 400, "nor of this machine's"
+    assert b"belongs to another machine" in post(served, other_job, other, line).body
+    assert post(served, other_job, one, line).status == 204
     task_token = served.token("ingest", key)
     assert post(served, "/agent/guests", task_token, told(1)).status == 403
 
@@ -297,6 +303,9 @@ def test_what_a_machine_tells_is_checked_and_an_end_stays_an_end(served: Served)
     for change in (
         {"uuid": "../../etc"},
         {"state": "fine"},
+        {"state_since_ns": 2**63},
+        {"submitted_ns": -(2**63)},
+        {"exit_code": 2**40},
         {"spec": {}},
         {"attempts": [{"number": 0, "state": "running"}]},
     ):

@@ -62,10 +62,7 @@ def _query(request: JsonObject) -> JsonObject:
             f"hw sql only reads; {kind.name} would do more",
             "begin with SELECT, WITH, DESCRIBE or SUMMARIZE",
         )
-    try:
-        named = database.get_table_names(text)
-    except duckdb.Error:
-        named = set()  # DESCRIBE and the like name no table that it tells
+    named = _named_tables(text)
     _load(database, request, {name.lower().rpartition(".")[2] for name in named} or None)
     for setting in _SETTINGS:
         database.execute(setting)
@@ -84,6 +81,24 @@ def _query(request: JsonObject) -> JsonObject:
         raise UsageError(f"the query failed: {_first_line(error)}", hint) from None
     kept = [[_plain(value) for value in row] for row in rows[:SQL_ROWS_MAX]]
     return {"columns": names, "rows": kept, "cut": len(rows) > SQL_ROWS_MAX}
+
+
+def _named_tables(text: str) -> set[str]:
+    """Asked of a database of its own, which is shut in already: to find the names DuckDB begins to
+    plan the query, and opens the files that it names.
+    """
+    import duckdb
+
+    probe = duckdb.connect(":memory:")
+    for setting in _SETTINGS:
+        probe.execute(setting)
+    try:
+        found: set[str] = probe.get_table_names(text)
+    except duckdb.Error:
+        return set()  # DESCRIBE and the like name no table that it tells
+    finally:
+        probe.close()
+    return found
 
 
 def _reader(found: Any) -> Any:

@@ -35,6 +35,7 @@ async def tell(call: Call) -> Reply:
     """A job as its own machine sees it → `{id, stop}`; `stop`: somebody here wants it to end."""
     owner, told = owner_of(call.caller), call.read(guests.Told)
     told.uuid = checks.job_uuid(told.uuid)
+    guests.check(told)
     spec = guests.spec_of(told, owner)
     job = await asyncio.wrap_future(
         call.services.store.write(lambda c: guests.tell(c, owner, told, spec))

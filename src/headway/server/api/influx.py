@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from headway.model.errors import HeadwayError, UsageError
+from headway.model.job import Job
 from headway.model.limits import INGEST_BYTES_MAX, LINE_JOBS_MAX
 from headway.model.record import FORMAT_VERSION, OPEN, RECORDS
 from headway.server import contract
@@ -120,13 +121,7 @@ def _read(body: bytes, unit_ns: int, where: str) -> tuple[dict[str, list[Line]],
 async def _keep(call: Call, ref: str, lines: list[Line]) -> None:
     pk = await call.services.find_ref(ref)
     job = await call.services.query(catalog.load_job, pk)
-    caller = call.caller
-    if (
-        caller.role is Role.INGEST
-        and caller.task is not None
-        and not caller.task.startswith(job.uuid)
-    ):
-        raise Refusal(403, "forbidden", "this token belongs to another task")
+    _check_caller(call, job)
     if not job.attempts:
         raise UsageError(f"{job.id} has not started yet")
     if len(_feeds) > LINE_JOBS_MAX:
@@ -145,6 +140,22 @@ async def _keep(call: Call, ref: str, lines: list[Line]) -> None:
             del _feeds[job.uuid]
             raise UsageError(result.refused[part.stream])
         feed.position += len(data)
+
+
+def _check_caller(call: Call, job: Job) -> None:
+    """A task's token is for its own job; that of another machine for the jobs that this machine told
+    of. Any other token of role ingest is one that a person made for jobs of this server.
+    """
+    caller = call.caller
+    if caller.role is not Role.INGEST:
+        return
+    if caller.task is not None:
+        if not caller.task.startswith(f"{job.uuid}-"):
+            raise Refusal(403, "forbidden", "this token belongs to another task")
+        return
+    is_machine = call.services.guests.is_known(caller.name)
+    if job.spec.guest_of != (caller.name if is_machine else None):
+        raise Refusal(403, "forbidden", "this token belongs to another machine")
 
 
 async def ping(call: Call) -> Reply:

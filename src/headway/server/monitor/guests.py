@@ -27,7 +27,9 @@ from headway.wire.batch import TaskKey
 _LOOK_S = 5.0
 ENGINE = "guest"  # in place of what runs it there
 _FIELDS = {f.name for f in fields(JobSpec)}
-_LATEST_NS = 2**62
+_LATEST_NS = 2**62  # a time beyond it is none
+_NS = ("state_since_ns", "submitted_ns", "started_ns", "ended_ns", "created_ns")
+_NUMBERS = ("exit_code", "signal")
 
 
 class ToldTask(msgspec.Struct):
@@ -69,6 +71,16 @@ class Told(msgspec.Struct):
 def mailbox_key(uuid: str) -> TaskKey:
     """Where commands for another machine's job wait; no task has the number 0."""
     return TaskKey(uuid, 0, "guest")
+
+
+def check(told: Told) -> None:
+    """Numbers that no database holds, and times that no calendar has, would cost more than this job."""
+    for one in (told, *told.attempts):
+        for name in (*_NS, *_NUMBERS):
+            value = getattr(one, name, None)
+            most = _LATEST_NS if name in _NS else 2**31
+            if value is not None and not -most < value < most:
+                raise UsageError(f"{name} cannot be {value!r:.40}")
 
 
 def spec_of(told: Told, owner: str) -> JobSpec:
@@ -138,6 +150,10 @@ class Guests:
     def owner(self, uuid: str) -> str | None:
         found = self._known.get(uuid)
         return found.owner if found else None
+
+    def is_known(self, owner: str) -> bool:
+        """Whether a machine of this name has told of jobs."""
+        return any(guest.owner == owner for guest in self._known.values())
 
     def told(self, uuid: str, owner: str) -> None:
         self._known[uuid] = Guest(owner, self.clock_s(), time.time_ns())

@@ -251,22 +251,28 @@ class Forwarder:
             self._told.pop(str(uuid), None)
             self.wake.set()
         for command in answer.get("commands") or []:
-            seq = int(command["seq"])
+            if not isinstance(command, dict) or not isinstance(command.get("seq"), int):
+                continue  # a command that is none keeps no other from being done
+            seq = command["seq"]
             if seq not in self._seen:
-                self._do(str(command["uuid"]), command)
+                self._do(str(command.get("uuid")), command)
                 self._seen[seq] = None
             self._done.append(seq)
         while len(self._seen) > 1024:
             self._seen.pop(next(iter(self._seen)))
 
     def _do(self, uuid: str, command: JsonObject) -> None:
-        """As if it had been typed here."""
+        """As if it had been typed here; for jobs that are shown there, and for no other."""
+        shown = {entry.uuid for entry in self._outbox.entries(str(self._address))}
         with self._outbox.store.read() as c:
             pk = catalog.find_uuid(c, uuid)
-        if pk is None or command.get("do") not in ("stop", "signal"):
+        if pk is None or uuid not in shown or command.get("do") not in ("stop", "signal"):
             return
         stop = command["do"] == "stop"
-        work = self._control.abort(pk) if stop else self._control.signal(pk, int(command["signal"]))
+        signum = command.get("signal")
+        if not stop and not isinstance(signum, int):
+            return
+        work = self._control.abort(pk) if stop else self._control.signal(pk, int(signum or 0))
         try:
             asyncio.run_coroutine_threadsafe(work, self._loop).result(_COMMAND_S)
             log.info("%s of %s, as asked for at the monitor %s", command["do"], uuid, self._address)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text import table
+from headway.views.text.file_names import file_name
 
 Artifact = JsonObject
 
@@ -72,7 +73,7 @@ def _list(call: Call, what: str | None) -> int:
 def _get(call: Call, ref: str) -> int:
     source = call.source()
     found: Artifact = source.get(_route(ref))
-    top = Path(call.get("output") or f"{found['name']}-{found['version']}")
+    top = Path(call.get("output") or file_name(f"{found['name']}-{found['version']}"))
     written = []
     for entry in found["files"]:
         path = top / _inside(str(entry["path"]))
@@ -108,7 +109,8 @@ def _fetch(source: Source, found: Artifact, entry: Artifact, path: Path) -> None
         return
     draft, hasher, offset = path.with_name(f".{path.name}.part"), hashlib.sha256(), 0
     ref = f"{found['name']}:{found['version']}"
-    with draft.open("wb") as file:
+    draft.unlink(missing_ok=True)  # of one who was killed; or a link, which is not written through
+    with draft.open("xb") as file:
         while offset < int(entry["size"]):
             data = source.raw(
                 _route(ref, "file"), [("path", entry["path"]), ("offset", offset)]
@@ -145,9 +147,16 @@ def _put(call: Call, place: str) -> int:
     return 0
 
 
-def put_path(source: Source, top: Path, name: str, type_: str, aliases: list[str]) -> Artifact:
-    """A file or a folder becomes a version of that name."""
-    files = [_send(source, inside, path) for inside, path in _walk(top)]
+def put_path(
+    source: Source,
+    top: Path,
+    name: str,
+    type_: str,
+    aliases: list[str],
+    chosen: Callable[[Path], bool] = lambda path: True,
+) -> Artifact:
+    """A file or a folder becomes a version of that name. `chosen`: of its files, those that may."""
+    files = [_send(source, inside, path) for inside, path in _walk(top) if chosen(path)]
     body = {"name": name, "type": type_, "files": files, "aliases": aliases}
     made: Artifact = source.post("/api/artifacts", body, again=True)
     return made

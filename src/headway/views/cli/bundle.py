@@ -28,6 +28,7 @@ from headway.views.cli import references
 from headway.views.cli.dispatch import Call
 from headway.views.cli.output import read_raw
 from headway.views.text import format as fmt
+from headway.views.text.file_names import file_name
 from headway.wire.redact import mask_text, secret_values
 
 _README = """What hw bundle wrote about one job. Secrets are masked where Headway knows them; look through it before you
@@ -39,12 +40,12 @@ order; logs/ holds the end of each stream; machine.json and settings.json say wh
 def command(call: Call) -> int:
     source = call.source()
     job = source.get(job_route(references.one(call, source)))
-    path = Path(call.get("output") or f"{fmt.suffix(job['id'])}.tar.gz")
+    path = Path(call.get("output") or file_name(f"{fmt.suffix(job['id'])}.tar.gz"))
     settings = load(Path.cwd())
     mask = _Mask(settings)
     with _private_file(path) as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
         for name, data in _members(source, job, settings):
-            _add(bundle, f"{job['id']}/{name}", mask(data))
+            _add(bundle, "/".join(map(file_name, (job["id"], *name.split("/")))), mask(data))
     if call.as_json:
         call.terminal.put_json(
             {"id": job["id"], "file": str(path.absolute()), "bytes": path.stat().st_size}

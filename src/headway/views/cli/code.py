@@ -7,6 +7,7 @@ from headway.views.api.source import job_route
 from headway.views.cli import references
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
+from headway.views.text.file_names import file_name
 
 
 def command(call: Call) -> int:
@@ -23,7 +24,7 @@ def command(call: Call) -> int:
             f"{job['id']} ran in its folder, {job['cwd']}, not from a snapshot",
             "hw submit --snapshot keeps the code with the job; hw q shows the commit that it ran with",
         )
-    folder = os.path.abspath(call.words[1] if len(call.words) == 2 else str(job["id"]))
+    folder = os.path.abspath(call.words[1] if len(call.words) == 2 else file_name(job["id"]))
     files = _restore(str(digest), folder, bool(call.get("force")))
     if call.as_json:
         call.terminal.put_json({"id": job["id"], "code": digest, "folder": folder, "files": files})

@@ -102,9 +102,17 @@ def _readers() -> list[tuple[str, Callable[[Path], Iterator[Any]]]]:
 def _put_artifact(call: Call, name: str, place: str, skipped: list[str]) -> None:
     from headway.model.errors import HeadwayError
     from headway.views.cli.artifacts import put_path
+    from headway.views.importers.source_files import is_inside
+
+    def inside(path: Path) -> bool:
+        """A link may not bring in a file that never was part of the run."""
+        good = is_inside(path, Path(place))
+        if not good:
+            skipped.append(f"{path}: it is a link that leads out of the folder; not read")
+        return good
 
     clean = "".join(char if char.isalnum() or char in "._-" else "-" for char in name)
     try:
-        put_path(call.source(), Path(place), clean, "files", [])
+        put_path(call.source(), Path(place), clean, "files", [], inside)
     except (HeadwayError, OSError) as error:
         skipped.append(f"{place}: {error}")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from headway.model.errors import HeadwayError, UsageError
+from headway.model.errors import DamagedError, HeadwayError, UsageError
 from headway.model.json_types import JsonObject
 from headway.model.limits import MCP_LINE_BYTES_MAX, MCP_TEXT_CHARS_MAX
 from headway.views.api.source import Source, job_route
@@ -66,6 +66,8 @@ class Server:
         if "id" not in message:
             return None  # a notification wants no answer
         number, params = message["id"], message.get("params") or {}
+        if not isinstance(number, str | int) or isinstance(number, bool):
+            return _failure(None, _INVALID, "an id is a text or a whole number")
         if not isinstance(params, dict):
             return _failure(number, _PARAMS, "params must be an object")
         method = message["method"]
@@ -109,8 +111,10 @@ class Server:
             return _failure(number, _PARAMS, wrong)
         try:
             found = tool.run(self, arguments)
-        except HeadwayError as error:
-            text = f"{error.message}\n{error.hint}".strip()
+        except (HeadwayError, OSError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # also an answer of a server that is not as it should be: the next question may be
+            told = error if isinstance(error, HeadwayError) else DamagedError(repr(error)[:300])
+            text = f"{told.message}\n{told.hint}".strip()
             return _result(number, {"content": [{"type": "text", "text": text}], "isError": True})
         text = json.dumps(found, indent=1, ensure_ascii=False)
         if len(text) > MCP_TEXT_CHARS_MAX:

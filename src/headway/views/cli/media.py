@@ -8,6 +8,7 @@ from headway.views.api.source import job_route
 from headway.views.cli.dispatch import Call, one_word
 from headway.views.text import format as fmt
 from headway.views.text import table
+from headway.views.text.file_names import file_name
 
 _SUFFIX = {
     "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/apng": "png",
@@ -59,9 +60,9 @@ def _save(call: Call, ref: str, rows: list[JsonObject], folder: Path) -> None:
         name = "".join(
             char if char.isalnum() or char in "._-" else "_" for char in str(row["name"])
         )[:80]
-        path = (
-            folder
-            / f"{name.lstrip('.') or 'media'}-{row['step']}-{row['number']}.{_SUFFIX.get(row['mime'], 'bin')}"
+        suffix = _SUFFIX.get(row["mime"], "bin")
+        path = folder / file_name(
+            f"{name.lstrip('.') or 'media'}-{row['step']}-{row['number']}.{suffix}"
         )
         path.write_bytes(source.raw(job_route(ref, "media/data"), [("number", row["number"])]).body)
         row["file"] = path.name

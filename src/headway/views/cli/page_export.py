@@ -15,6 +15,7 @@ from headway.model.json_types import JsonObject
 from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
+from headway.views.text.file_names import file_name
 
 _LINES = 2_000  # in one answer
 _LINES_ALL = 20_000  # of the end of the log
@@ -35,7 +36,7 @@ def command(call: Call) -> int:
     source = call.source()
     job: JsonObject = source.get(job_route(call.words[1]))
     page = build(*_program(source), _data(source, job), job["id"])
-    file = Path(call.get("output") or f"{job['id']}.html")
+    file = Path(call.get("output") or file_name(f"{job['id']}.html"))
     try:
         file.write_text(page)
     except OSError as error:

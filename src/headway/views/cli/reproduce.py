@@ -17,6 +17,7 @@ from headway.views.cli import references, submission
 from headway.views.cli.dispatch import Call
 from headway.views.text import code_diff, table, trace_match
 from headway.views.text import format as fmt
+from headway.views.text.file_names import file_name
 from headway.views.text.terminal import BOLD, DIM, GREEN, RED
 from headway.views.text.trace_match import Match
 
@@ -66,7 +67,7 @@ def _restore(call: Call, source: Source, old: Job) -> Path | None:
         "id": old["id"], "cwd": old["cwd"], "snapshot": None, "commit": git.get("commit"),
         "patch": str(git.get("diff") or ""),
     }  # fmt: skip
-    target = Path(call.get("output") or f"{old['id']}-again").absolute()
+    target = Path(call.get("output") or file_name(f"{old['id']}-again")).absolute()
     if target.exists():
         raise RefusedError(
             f"{target} is there already", "name another folder with -o, or remove it"

@@ -2,11 +2,13 @@
 timestamp the time, and every other column that holds numbers is a metric."""
 
 import csv
+import io
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from headway.views.importers.imported_run import ImportedRun, MixedStream, NotThisKind
+from headway.views.importers.source_files import open_plain
 
 STEPS = ("step", "global_step", "iteration", "iter", "_step", "epoch")
 TIMES = ("time", "timestamp", "wall_time", "_timestamp", "wall time", "date")
@@ -28,12 +30,19 @@ def read_csv(path: Path) -> Iterator[ImportedRun]:
 
 def _rows(run: ImportedRun, path: Path, changed_ns: int) -> Iterator[Row]:
     bad: dict[str, int] = {}
-    with path.open("r", encoding="utf-8-sig", errors="replace", newline="") as file:
-        first = file.readline()
+    with (
+        open_plain(path, path) as raw,
+        io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="") as file,
+    ):
+        first = file.readline(64 * 1024)
         file.seek(0)
         split = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=first.count)
         reader = csv.reader(file, delimiter=split)
-        heads = [head.strip() for head in next(reader, [])]
+        try:
+            heads = [head.strip() for head in next(reader, [])]
+        except csv.Error as error:
+            run.skipped.append(f"{path}: {error}")
+            return
         lower = [head.lower() for head in heads]
         step_at = next((lower.index(name) for name in STEPS if name in lower), None)
         time_at = next((lower.index(name) for name in TIMES if name in lower), None)

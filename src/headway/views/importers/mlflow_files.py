@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.views.importers.imported_run import ImportedRun, NotThisKind, Point, PointStream
+from headway.views.importers.source_files import open_plain, read_text
 
 _STATES = {"FINISHED": "succeeded", "FAILED": "failed", "KILLED": "stopped"}
 _NUMBERED = {1: "RUNNING", 2: "SCHEDULED", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
 _LINE = re.compile(r"\s*([A-Za-z_][\w.]*):\s*(.*?)\s*\Z")
-_LINES_MAX_BYTES = 1 << 30
+_LINE_BYTES_MAX = 64 * 1024
+_TABLES = ("experiments", "runs", "params", "tags", "metrics")
 
 
 def read_mlflow(top: Path) -> Iterator[ImportedRun]:
@@ -37,23 +39,23 @@ def read_mlflow(top: Path) -> Iterator[ImportedRun]:
         return
     for meta in runs:
         if meta.parent.parent.name not in (".trash", "models"):
-            yield _read_folder(meta.parent)
+            yield _read_folder(meta.parent, top)
 
 
-def _meta(path: Path) -> dict[str, str]:
+def _meta(path: Path, top: Path) -> dict[str, str]:
     """MLflow's own meta files are flat: `name: value`. Nothing else of YAML is read."""
     found = {}
-    for line in path.read_text("utf-8", "replace").splitlines():
+    for line in read_text(path, top).splitlines():
         match = _LINE.match(line)
         if match and not line.startswith(" "):
             found[match[1]] = match[2].strip("'\"")
     return found
 
 
-def _read_folder(folder: Path) -> ImportedRun:
+def _read_folder(folder: Path, top: Path) -> ImportedRun:
     run = ImportedRun(folder.name, folder.name, "mlflow", 1, 1)
     try:
-        meta = _meta(folder / "meta.yaml")
+        meta = _meta(folder / "meta.yaml", top)
     except OSError as error:
         run.skipped.append(f"{folder}: {error.strerror}")
         meta = {}
@@ -67,39 +69,39 @@ def _read_folder(folder: Path) -> ImportedRun:
         meta.get("user_id"),
     )
     try:
-        run.experiment = _meta(folder.parent / "meta.yaml").get("name")
+        run.experiment = _meta(folder.parent / "meta.yaml", top).get("name")
     except OSError:
         run.experiment = None
-    run.config = {name: _number(text) for name, text in _texts(run, folder / "params")}
-    _tags(run, dict(_texts(run, folder / "tags")))
+    run.config = {name: _number(text) for name, text in _texts(run, folder / "params", top)}
+    _tags(run, dict(_texts(run, folder / "tags", top)))
     metrics = folder / "metrics"
     for place, inner, names in os.walk(metrics):
         inner.sort()
         for name in sorted(names):
             path = Path(place, name)
             series = str(path.relative_to(metrics))
-            run.streams.append(PointStream(series, (series,), _lines(run, path)))
+            run.streams.append(PointStream(series, (series,), _lines(run, path, top)))
     if (folder / "artifacts").is_dir() and any((folder / "artifacts").iterdir()):
         run.artifacts.append((f"{run.name}-files", str(folder / "artifacts")))
     return run
 
 
-def _texts(run: ImportedRun, folder: Path) -> Iterator[tuple[str, str]]:
+def _texts(run: ImportedRun, folder: Path, top: Path) -> Iterator[tuple[str, str]]:
     for place, _, names in os.walk(folder):
         for name in sorted(names):
             path = Path(place, name)
             try:
-                yield str(path.relative_to(folder)), path.read_text("utf-8", "replace")[: 64 * 1024]
+                yield str(path.relative_to(folder)), read_text(path, top, 64 * 1024)
             except OSError as error:
                 run.skipped.append(f"{path}: {error.strerror}")
 
 
-def _lines(run: ImportedRun, path: Path) -> Iterator[Point]:
+def _lines(run: ImportedRun, path: Path, top: Path) -> Iterator[Point]:
     """`time value [step]`, a line each."""
     bad = 0
     try:
-        with path.open("r", encoding="utf-8", errors="replace") as file:
-            for line in file:
+        with open_plain(path, top) as file:
+            for line in iter(lambda: file.readline(_LINE_BYTES_MAX), b""):
                 words = line.split()
                 try:
                     time_ns, value = int(words[0]) * 10**6, float(words[1])
@@ -120,7 +122,8 @@ def _lines(run: ImportedRun, path: Path) -> Iterator[Point]:
 
 def _head(run: ImportedRun, name: Any, status: Any, start: Any, end: Any, user: Any) -> None:
     run.name = str(name or run.name)
-    word = _NUMBERED.get(int(status), "") if str(status or "").isdigit() else str(status or "")
+    told = str(status or "")
+    word = _NUMBERED.get(int(told), "") if re.fullmatch(r"[0-9]{1,4}", told) else told
     run.state = _STATES.get(word, "stopped")
     run.started_ns = max(1, _millis(start))
     run.ended_ns = max(run.started_ns, _millis(end))
@@ -160,6 +163,7 @@ def _read_sqlite(path: Path) -> Iterator[ImportedRun]:
     with closing(sqlite3.connect(f"file:{path.resolve()}?mode=ro", uri=True)) as c:
         c.row_factory = sqlite3.Row
         try:
+            _check_tables(c, path)
             rows = c.execute(
                 """SELECT r.*, e.name AS experiment_name FROM runs r JOIN experiments e USING (experiment_id)
                    ORDER BY r.start_time"""
@@ -168,6 +172,16 @@ def _read_sqlite(path: Path) -> Iterator[ImportedRun]:
             raise NotThisKind(f"{path} is a database, but not MLflow's: {error}") from None
         for row in rows:
             yield _read_row(c, row)
+
+
+def _check_tables(c: sqlite3.Connection, path: Path) -> None:
+    """A view under the name of a table could compute for ever."""
+    c.execute("PRAGMA trusted_schema = OFF")
+    rows = c.execute("SELECT name, type FROM sqlite_master")
+    kinds = {str(row["name"]): str(row["type"]) for row in rows}
+    wrong = [name for name in _TABLES if kinds.get(name, "table") != "table"]
+    if wrong:
+        raise NotThisKind(f"{path} is not as MLflow makes it: {wrong[0]} is no table")
 
 
 def _read_row(c: sqlite3.Connection, row: sqlite3.Row) -> ImportedRun:
@@ -209,6 +223,14 @@ def _points(c: sqlite3.Connection, run: ImportedRun, name: str) -> Iterator[Poin
         "SELECT value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ? AND key = ? ORDER BY rowid",
         (run.key, name),
     )
+    bad = 0
     for row in rows:
-        value = float("nan") if row["is_nan"] else float(row["value"])
-        yield int(row["step"] or 0), _millis(row["timestamp"]), [value]
+        try:
+            value = float("nan") if row["is_nan"] else float(row["value"])
+            step = int(row["step"] or 0)
+        except (TypeError, ValueError, OverflowError):
+            bad += 1
+            continue
+        yield step, _millis(row["timestamp"]), [value]
+    if bad:
+        run.skipped.append(f"{name}: {bad} rows that are no points")

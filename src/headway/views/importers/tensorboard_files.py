@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from headway.model.limits import METRIC_NAME_BYTES_MAX
 from headway.views.importers.imported_run import ImportedRun, MixedStream, NotThisKind
+from headway.views.importers.source_files import read_plain
 from headway.wire.tfevents import CRC_TABLE, RECORD_BYTES_MAX, Scalars, read_varint
 
 Bytes = npt.NDArray[np.uint8]
@@ -49,7 +50,7 @@ def read_run(top: Path, folder: Path, files: list[Path]) -> ImportedRun:
     begun_s, ended_s = float("inf"), 0.0
     for path in files:
         try:
-            records = EventFileColumns(path)
+            records = EventFileColumns(path, top)
         except OSError as error:
             run.skipped.append(f"{path}: {error.strerror}")
             continue
@@ -66,7 +67,7 @@ def read_run(top: Path, folder: Path, files: list[Path]) -> ImportedRun:
         begun_s, ended_s = min(begun_s, records.first_s), max(ended_s, records.last_s)
         run.streams.append(MixedStream(path.name, records.rows()))
     if not ended_s:
-        begun_s = ended_s = min((path.stat().st_mtime for path in files), default=0.0)
+        begun_s = ended_s = min((path.lstat().st_mtime for path in files), default=0.0)
     run.started_ns, run.ended_ns = max(1, int(begun_s * 1e9)), max(1, int(ended_s * 1e9))
     return run
 
@@ -74,8 +75,8 @@ def read_run(top: Path, folder: Path, files: list[Path]) -> ImportedRun:
 class EventFileColumns:
     """One file, read whole. Raises OSError."""
 
-    def __init__(self, path: Path) -> None:
-        data = path.read_bytes()
+    def __init__(self, path: Path, top: Path) -> None:
+        data = read_plain(path, top)
         self.damaged = self.others = self.torn = 0
         self.first_s, self.last_s = float("inf"), 0.0
         spans = self._spans(data)
@@ -132,7 +133,7 @@ class EventFileColumns:
         for row in sorted(alone):
             self._take_one(reader, view, row, spans[row])
         self.others = reader.others
-        known = self._times[self._times > 0]
+        known = self._times[(self._times > 0) & (self._times < 4e9)]
         if len(known):
             self.first_s, self.last_s = float(known.min()), float(known.max())
 
@@ -180,7 +181,7 @@ class EventFileColumns:
             self._several[row] = values
 
     def rows(self) -> Iterator[Record]:
-        times = (np.clip(self._times, 0, 4e9) * 1e9).astype(np.int64).tolist()
+        times = (np.clip(np.nan_to_num(self._times), 0, 4e9) * 1e9).astype(np.int64).tolist()
         steps, values = self._steps.tolist(), self._values.tolist()
         names: dict[str, tuple[str, ...]] = {}
         for row, tag in enumerate(self._tags):

@@ -3,6 +3,7 @@ the server asks for. What it has already is cut off, so nothing is doubled.
 """
 
 import hashlib
+import struct
 import time
 import uuid as uuids
 from collections.abc import Iterable, Iterator, Sequence
@@ -139,8 +140,14 @@ class _Counter:
                 number = len(self._schemas)
                 known = self._schemas[names] = (number, metrics_struct(len(names)).pack)
                 yield encode_schema(number, names)
+            try:
+                body = known[1](*metrics_head(len(names), known[0]), step, time_ns, *values)
+            except (struct.error, OverflowError):
+                self._skipped.append(
+                    f"{names[0][:60]!r}: a step or time that cannot be: {step!r:.40}"
+                )
+                continue
             self.points += len(names)
-            body = known[1](*metrics_head(len(names), known[0]), step, time_ns, *values)
             yield encode_frame(body[0], body[6:])
 
 

@@ -15,6 +15,7 @@ from zlib import crc32
 
 from headway.model.json_types import JsonObject
 from headway.views.importers.imported_run import ImportedRun, MixedStream, NotThisKind
+from headway.views.importers.source_files import read_plain
 from headway.wire.tfevents import Fields, signed
 
 HEADER = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
@@ -49,14 +50,14 @@ def read_wandb(top: Path) -> Iterator[ImportedRun]:
     if not paths:
         raise NotThisKind
     for path in paths:
-        yield read_run(path)
+        yield read_run(path, top)
 
 
-def read_run(path: Path) -> ImportedRun:
+def read_run(path: Path, top: Path) -> ImportedRun:
     name = path.stem.removeprefix("run-")
     run = ImportedRun(str(path.resolve()), name, "wandb", 0, 0)
     try:
-        log = _Log(path.read_bytes())
+        log = _Log(read_plain(path, top))
     except OSError as error:
         run.skipped.append(f"{path}: {error.strerror}")
         log = _Log(b"")
@@ -66,7 +67,7 @@ def read_run(path: Path) -> ImportedRun:
     for record in log.records():
         try:
             reader.take(record)
-        except (ValueError, LookupError, ArithmeticError, TypeError):
+        except (ValueError, LookupError, ArithmeticError, TypeError, RecursionError, struct.error):
             reader.damaged += 1
     reader.finish(path, log)
     return run
