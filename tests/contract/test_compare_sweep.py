@@ -64,7 +64,16 @@ def test_a_sweep_is_compared(hw: Hw, tmp_path: Path) -> None:
     assert found["id"] == best["id"] and found["attempts"]
     assert found["metric"] == {
         "name": "val/acc", "value": 0.476, "direction": "max", "of": 4, "step": 19, "guessed": True,
+        "left_out": [],
     }  # fmt: skip
+    hw.script(TRAIN + "raise SystemExit(3)\n", "bad.py")
+    assert hw("run", "-e", "digits", "python", "bad.py", "--lr", "1", "--seed", "0").returncode == 3
+    answer = hw("best", "-e", "digits", "-m", "val/acc")
+    assert best["id"] in answer.stdout.decode()
+    assert "1 failed job not counted" in answer.stderr.decode()
+    failed = hw.json("best", "-e", "digits", "-m", "val/acc", "--state", "succeeded,failed")
+    assert failed["state"] == "failed"
+    assert hw("delete", "--yes", failed["id"]).returncode == 0
     assert hw.json("best", "-e", "digits", "-m", "val/acc", "--min")["id"] != best["id"]
     keys = hw.json("compare", "-e", "digits", "--importance", "-m", "val/acc")["keys"]
     assert [key["key"] for key in keys] == ["lr", "seed"]

@@ -158,6 +158,14 @@ def hint(key: str, text: str) -> None:
     _run.note(key, text, level="hint")
 
 
+def note_arguments(values: "dict[str, Any]", rest: "list[str]") -> None:
+    """For the bootstrap, in a process of a job whose program has parsed its arguments, but for the
+    words `rest`. They are the job's config unless the program tells one itself.
+    """
+    if _run.place is not None or from_environment(_run.environ) is not None:
+        _run.note_arguments(values, rest)
+
+
 def report_exception(where: str, error: BaseException, thread: str | None = None) -> None:
     """For the bootstrap's hooks, in a process that may not have used headway before. It makes no
     job of its own.

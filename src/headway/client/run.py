@@ -108,6 +108,7 @@ class Run:
         self._exceptions = 0
         self._configs = 0
         self._config_data: Any = None  # as told last
+        self._arguments: dict[str, Any] = {}  # of the program, as it has parsed them
         self._config_is_new = False
         self._config_next_s = 0.0
 
@@ -479,6 +480,20 @@ class Run:
         self._configs += 1
         if self._configs <= CONFIG_WRITES_MAX or time.monotonic() >= self._config_next_s:
             self.tell_config()
+
+    def note_arguments(self, values: "dict[str, Any]", rest: "list[str]") -> None:
+        """What the program has parsed and the words that it left over, until it tells a config of
+        its own. Parsed in two rounds, both count.
+        """
+        if self.is_off or self.config:
+            return
+        from headway.client.config_plain import plain
+        from headway.wire.redact import mask_argv, mask_data
+
+        self._arguments.update(values)
+        data, _ = plain(self._arguments, self.masker())
+        data = mask_data(data, self.secrets(), self.secret_names())
+        self.fact("config", config=data, rest=mask_argv(rest, self.secrets()))
 
     def tell_config(self) -> None:
         if self.is_off or (not self.config and self._config_data is None):

@@ -72,6 +72,19 @@ def of_command(command: Sequence[str]) -> JsonObject:
     return found
 
 
+def of_parsed(parsed: dict[str, Any], rest: Sequence[str]) -> dict[str, Any]:
+    """The arguments as the program itself has parsed them, with its defaults; `rest`: the words that
+    it left over, which a library may read. A mapping that was packed into a word is unpacked.
+    """
+    found = of_command(["", *rest])
+    for name, value in parsed.items():
+        unpacked = None
+        if isinstance(value, str) and _BASE64.match(value):
+            unpacked = _decoded(value)
+        found[name] = value if unpacked is None else unpacked
+    return found
+
+
 def _after_program(command: Sequence[str]) -> Sequence[str]:
     """The arguments of the script itself: those of a launcher in front of it are none of the config."""
     if not command:

@@ -18,6 +18,7 @@ from headway.model.ids import check_name, name_from_command
 from headway.model.json_types import JsonObject
 from headway.model.limits import EVENTS_MAX, JSON_DEPTH_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN
+from headway.settings import argument_config
 from headway.store import artifacts, catalog, live_write, notice_queue, stack_rows, tracked
 from headway.store.connection import touch
 from headway.store.jsonform import whole
@@ -316,11 +317,14 @@ def _config(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     if not isinstance(fact.get("config"), dict):
         tell(c, x, fact)
         return
+    config = fact["config"]
+    if isinstance(fact.get("rest"), list):
+        config = argument_config.of_parsed(config, [str(word) for word in fact["rest"]])
     c.execute(
         """UPDATE jobs SET config = :config, config_attempt = :attempt, config_rank = :rank WHERE pk = :job AND
              (config IS NULL OR :attempt > config_attempt OR (:attempt = config_attempt AND :rank <= config_rank))""",
         {
-            "config": json.dumps(fact["config"]),
+            "config": json.dumps(config),
             "attempt": x.attempt,
             "rank": x.rank or 0,
             "job": x.job,

@@ -111,6 +111,10 @@ def difference(
         raise UsageError("that is the same job twice", "hw diff takes the ids of different jobs")
     rows = [_row(c, key) for key in keys]
     parts = [_parts(c, row) for row in rows]
+    machines = [_machine(row) for row in rows]
+    if all(machines):  # what one of them does not tell cannot be compared
+        for part, machine in zip(parts, machines, strict=True):
+            part["hardware"] |= machine
     changes = {name: _changes([part[name] for part in parts]) for name in _PARTS}
     outcome, sides = _outcome(c, rows, metric, want, now_ns)
     weights = _sibling_weights(c, rows, outcome)
@@ -146,7 +150,7 @@ def _parts(c: sqlite3.Connection, row: sqlite3.Row) -> dict[str, JsonObject]:
         (row["pk"],),
     )
     env = {f"${name}": value for name, value in (spec.get("env_kept") or {}).items()}
-    hardware = effective_config.flat(seen.get("hardware") or {})
+    hardware: dict[str, Any] = {}
     for name in ("gpus", "processes", "nodes", "cpus", "memory_bytes"):
         if spec.get(name):
             hardware[name] = spec[name]
@@ -159,9 +163,15 @@ def _parts(c: sqlite3.Connection, row: sqlite3.Row) -> dict[str, JsonObject]:
             "platform": seen.get("platform"), "user": seen.get("user"), **env,
         },
         "hardware": hardware,
-        "data": _data(spec, seen),
+        "data": _data(c, row["pk"], spec),
         "node": {"node": ", ".join(r["node"] for r in nodes) or None, "cluster": row["cluster"]},
     }  # fmt: skip
+
+
+def _machine(row: sqlite3.Row) -> JsonObject:
+    """Processor, memory, GPUs and driver, as its agent saw them; empty of an old record."""
+    seen: JsonObject = json.loads(row["provenance"] or "null") or {}
+    return effective_config.flat(seen.get("hardware") or {})
 
 
 def _command(spec: JsonObject, config: JsonObject) -> JsonObject:
@@ -183,9 +193,15 @@ def _command(spec: JsonObject, config: JsonObject) -> JsonObject:
     return {"command": " ".join(plain), "cwd": spec.get("cwd"), **told}
 
 
-def _data(spec: JsonObject, seen: JsonObject) -> JsonObject:
-    """Folders of the job by where they come from, and fingerprints where the program gave any."""
-    found = effective_config.flat(seen.get("data") or {})
+def _data(c: sqlite3.Connection, job: int, spec: JsonObject) -> JsonObject:
+    """Folders of the job by where they come from, and fingerprints where the program gave any
+    (`hw.data`).
+    """
+    found: JsonObject = {}
+    for fact in tracked.data(c, job):
+        digest = str(fact.get("digest") or "")[:12]
+        size, files = fact.get("bytes"), fact.get("files")
+        found[str(fact.get("name"))] = f"{digest} ({files} files, {size} bytes)"
     for folder in spec.get("folders") or []:
         name = str(folder.get("name") or folder.get("at") or "folder")
         found.setdefault(name, folder.get("source") or folder.get("from") or folder.get("url"))
@@ -194,7 +210,14 @@ def _data(spec: JsonObject, seen: JsonObject) -> JsonObject:
 
 def _changes(parts: Sequence[JsonObject]) -> list[Change]:
     _, differs = compare_table.split(parts)
-    return [Change(key, [part.get(key) for part in parts]) for key in differs]
+    found = [Change(key, [part.get(key) for part in parts]) for key in differs]
+    return [one for one in found if one.key != "python" or not _same_version(one.values)]
+
+
+def _same_version(values: Sequence[Any]) -> bool:
+    """`3.11` is what is known of a `3.11.7` that never said so: no difference."""
+    longest = max((str(value or "") for value in values), key=len)
+    return all(value and (longest == value or longest.startswith(f"{value}.")) for value in values)
 
 
 # -- outcome

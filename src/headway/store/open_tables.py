@@ -60,7 +60,9 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
             "time": _TIME, "text": _TEXT,
         },
         "findings": {
-            "job": _TEXT, "attempt": _INT, "cause": _TEXT, "class": _TEXT, "rank": _INT, "text": _TEXT,
+            "job": _TEXT, "attempt": _INT, "kind": _TEXT, "cause": _TEXT, "class": _TEXT, "confidence": _REAL,
+            "task": _TEXT, "rank": _INT, "node": _TEXT, "text": _TEXT, "evidence": _TEXT, "advice": _TEXT,
+            "since": _TIME, "until": _TIME,
         },
     }.items()
 }  # fmt: skip
@@ -161,17 +163,45 @@ def _events(c: sqlite3.Connection, paths: Paths, jobs: Sequence[int]) -> Rows:
 
 
 def _findings(c: sqlite3.Connection, paths: Paths, jobs: Sequence[int]) -> Rows:
-    """Causes of ends, of jobs and of attempts."""
-    select = """SELECT j.id, a.number, a.cause FROM attempts a JOIN jobs j ON j.pk = a.job
-                WHERE a.cause IS NOT NULL AND a.job IN {} ORDER BY a.pk"""
-    told = [*_chunks(c, select, jobs)]
-    own = "SELECT id, NULL AS number, cause FROM jobs WHERE cause IS NOT NULL AND pk IN {}"
-    for row in [*told, *_chunks(c, own, jobs)]:
-        cause = json.loads(row["cause"])
-        yield (
-            row["id"], row["number"], cause.get("cause"), cause.get("class"), cause.get("rank"),
-            _text(cause.get("text")),
-        )  # fmt: skip
+    """What the rules found. `kind`: `verdict` is why an attempt or a job ended, `finding` and
+    `hypothesis` are what else speaks or could speak, `hang` and `slow` were seen while it ran.
+    """
+    select = """SELECT j.id, a.number, a.cause, a.findings, a.started_ns, a.ended_ns FROM attempts a
+                JOIN jobs j ON j.pk = a.job WHERE a.cause IS NOT NULL AND a.job IN {} ORDER BY a.pk"""
+    for row in [*_chunks(c, select, jobs)]:
+        kept: dict[str, Any] = json.loads(row["findings"] or "null") or {}
+        read: list[dict[str, Any]] = kept.get("findings") or [{}]
+        told = [
+            ("verdict", {**read[0], **json.loads(row["cause"])}),
+            *(("finding", one) for one in read[1:]),
+            *(("hypothesis", one) for one in kept.get("hypotheses") or []),
+        ]
+        for kind, finding in told:
+            yield _finding(row["id"], row["number"], kind, finding, None, row["ended_ns"])
+    own = "SELECT id, cause, ended_ns FROM jobs WHERE cause IS NOT NULL AND pk IN {}"
+    for row in [*_chunks(c, own, jobs)]:
+        yield _finding(row["id"], None, "verdict", json.loads(row["cause"]), None, row["ended_ns"])
+    seen = """SELECT j.id, h.* FROM health h JOIN jobs j ON j.pk = h.job WHERE h.job IN {}
+              ORDER BY h.pk"""
+    for row in [*_chunks(c, seen, jobs)]:
+        finding = json.loads(row["finding"])
+        yield _finding(
+            row["id"], row["attempt"], row["kind"], finding, row["since_ns"], row["ended_ns"]
+        )
+
+
+def _finding(
+    job: str, attempt: int | None, kind: str, finding: dict[str, Any], since_ns: int | None,
+    until_ns: int | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    lines = [str(one.get("text", "")) for one in finding.get("evidence") or []]
+    confidence = finding.get("confidence")
+    return (
+        job, attempt, kind, finding.get("cause"), finding.get("class"),
+        float(confidence) if isinstance(confidence, int | float) else None, finding.get("task"),
+        finding.get("rank"), finding.get("node"), _text(finding.get("text")), _text("\n".join(lines)) or None,
+        _text(finding.get("advice")) or None, _us(since_ns), _us(until_ns),
+    )  # fmt: skip
 
 
 def _usage(c: sqlite3.Connection, paths: Paths, jobs: Sequence[int]) -> Rows:

@@ -12,6 +12,7 @@ import json
 import os
 
 from headway.agent.observe import git
+from headway.agent.observe.hardware import hardware
 from headway.model.limits import FRAME_BYTES_MAX, PACKAGES_MAX, PROVENANCE_S
 from headway.model.value import Value
 
@@ -233,6 +234,7 @@ def _fact(about: About, state: "JsonObject | None") -> "JsonObject":
         "user": _user(),
         "host": os.uname().nodename,
         "platform": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
+        "hardware": hardware(),
     }
     fact = {
         "type": "provenance",

@@ -51,10 +51,18 @@ def _bootstrap() -> None:
     _explain_breakpoints()
     if not (sys.stdout is not None and sys.stdout.isatty()):
         sys.meta_path.insert(0, Lookout("rich.live", _hint_terminal))
-    if "logging" in sys.modules:
-        _watch_logging(sys.modules["logging"])
-    else:
-        sys.meta_path.insert(0, Lookout("logging", _watch_logging))
+    watched: dict[str, Callable[[Any], None]] = {"logging": _watch_logging}
+    if os.environ.get("RANK", "0") == "0" and "HEADWAY_ARGUMENTS_OF" not in os.environ:
+        watched |= {
+            "argparse": _watch_argparse,
+            "absl.flags._flagvalues": _watch_absl,
+            "hydra.core.utils": _watch_hydra,
+        }
+    for name, watch in watched.items():
+        if name in sys.modules:
+            watch(sys.modules[name])
+        else:
+            sys.meta_path.insert(0, Lookout(name, watch))
 
 
 def _buffer_lines() -> None:
@@ -442,6 +450,96 @@ def _watch_logging(logging: "Any") -> None:
         return self.isEnabledFor(level)
 
     logger.isEnabledFor = is_enabled_for
+
+
+# -- arguments as the program sees them, with its defaults: the config of a job that tells none
+
+
+def _watch_argparse(argparse: "Any") -> None:
+    parser = argparse.ArgumentParser
+    before: Any = parser.parse_known_args
+
+    def parse_known_args(
+        self: "Any", args: "Any" = None, namespace: "Any" = None, *more: "Any", **named: "Any"
+    ) -> "Any":
+        found = before(self, args, namespace, *more, **named)
+        # sub-parsers and parsers of libraries are called with some of the words
+        # and hydra parses its own, before it composes the program's config
+        of_hydra = "hydra" in sys.modules and self.description == "Hydra"
+        if (args is None or args == sys.argv[1:]) and not of_hydra:
+            _note_arguments(lambda: vars(found[0]), list(found[1]))
+        return found
+
+    parse_known_args.__doc__ = before.__doc__
+    parser.parse_known_args = parse_known_args
+
+
+def _watch_absl(flagvalues: "Any") -> None:
+    kind = flagvalues.FlagValues
+    before: Any = kind.__call__
+
+    def values(flags: "Any") -> "dict[str, Any]":
+        """Those that the program itself has defined."""
+        by_module = flags.flags_by_module_dict()
+        own = [
+            flag
+            for name, some in by_module.items()
+            if name.partition(".")[0] != "absl"
+            for flag in some
+        ]
+        return {flag.name: flag.value for flag in own}
+
+    def call(self: "Any", argv: "Any", *more: "Any", **named: "Any") -> "Any":
+        rest = before(self, argv, *more, **named)
+        _note_arguments(lambda: values(self))
+        return rest
+
+    kind.__call__ = call
+
+
+def _watch_hydra(utils: "Any") -> None:
+    before: Any = utils.run_job
+
+    def run_job(*args: "Any", **named: "Any") -> "Any":
+        config = named.get("config", args[1] if len(args) > 1 else None)
+        if config is not None:
+            _note_arguments(lambda: {key: config[key] for key in config if key != "hydra"})
+        return before(*args, **named)
+
+    utils.run_job = run_job
+
+
+def _note_arguments(read: "Callable[[], dict[str, Any]]", rest: "list[str] | None" = None) -> None:
+    """Of the first program of a job that is not a library's: what that starts does not count."""
+    try:
+        pid = str(os.getpid())
+        if os.environ.get("HEADWAY_ARGUMENTS_OF", pid) != pid or not _is_own_code():
+            return
+        values = {
+            str(key): value
+            for key, value in read().items()
+            if not (callable(value) or str(key).startswith("_"))
+        }
+        os.environ["HEADWAY_ARGUMENTS_OF"] = pid
+        from headway.client.api import note_arguments
+
+        note_arguments(values, rest or [])
+    except Exception:  # the program's arguments are parsed; it goes on without us
+        return
+
+
+def _is_own_code() -> bool:
+    """Whether a caller lies outside of what is installed: torchrun and its like parse, too."""
+    library = os.path.dirname(os.path.abspath(os.__file__))
+    programs = os.path.join(sys.prefix, "bin")
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        installed = path.startswith(("<", library, programs)) or "-packages" in path
+        if not installed and os.path.abspath(path) != os.path.abspath(__file__):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _chain() -> None:
