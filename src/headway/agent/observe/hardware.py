@@ -3,6 +3,8 @@ Part of a job's provenance, so that `hw diff` can say what was different. No dri
 that hangs would hold up the agent.
 """
 
+from __future__ import annotations
+
 import os
 import re
 
