@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from headway.diagnose.slow import judge, straggler
+from headway.diagnose import slow
+from headway.diagnose.slow import Seen, Slow, straggler
 from headway.model.job import Job, JobSpec, State
 
 
@@ -19,6 +20,10 @@ def samples(count: int = 30, **more: Any) -> list[dict[str, Any]]:
     tree |= more.pop("tree", {})
     one = {"host": "node1", "node": node, "processes": [tree, *processes], "gpus": [], **more}
     return [one] * count
+
+
+def judge(which: Job, given: list[dict[str, Any]], **more: Any) -> list[Slow]:
+    return slow.judge(which, Seen(given, **more))
 
 
 def causes(found: list[Any]) -> list[str]:

@@ -27,6 +27,7 @@ from headway.model.limits import (
 from headway.model.rank_set import ranks_text
 
 Facts = Mapping[str, JsonMapping]
+CAUSES = ("hang", "collective_stall", "collective_divergence", "dataloader_hang")
 _SPINS = ("collective", "device")  # waits that may use a whole core
 
 

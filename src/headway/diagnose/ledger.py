@@ -19,12 +19,13 @@ PARTS = (
     "waiting", "start-up", "data", "compute", "communication", "evaluation", "checkpoint", "hung",
     "lost to retries", "running",
 )  # fmt: skip
+SAVES = re.compile(r"checkpoint|ckpt|save|load_?(model|checkpoint)", re.IGNORECASE)
 # names that programs give to what they time
 _TIMED = (
     ("data", re.compile(r"data|load(?!_?(model|checkpoint))|batch|fetch|input", re.IGNORECASE)),
     ("communication", re.compile(r"comm|all_?reduce|sync|gather|barrier", re.IGNORECASE)),
     ("evaluation", re.compile(r"eval|valid|test", re.IGNORECASE)),
-    ("checkpoint", re.compile(r"checkpoint|ckpt|save|load_?(model|checkpoint)", re.IGNORECASE)),
+    ("checkpoint", SAVES),
     ("compute", re.compile(r"step|forward|backward|optim|compute|train", re.IGNORECASE)),
 )
 ENOUGH_FACTOR = 1.25  # of what was used at most: the request that would have been enough
@@ -87,6 +88,17 @@ def make(
 
 def _split(parts: dict[str, float], left_s: float, timings: Sequence[JsonMapping]) -> None:
     """What the program timed; the mean over its ranks. The rest is `running`."""
+    timed = timed_parts(timings)
+    total_s = sum(timed.values())
+    # timers may lie inside each other: they never tell more time than there was
+    scale = min(1.0, left_s / total_s) if total_s > 0 else 0.0
+    for part, seconds in timed.items():
+        parts[part] += seconds * scale
+    parts["running"] += max(0.0, left_s - total_s * scale)
+
+
+def timed_parts(timings: Sequence[JsonMapping]) -> dict[str, float]:
+    """Seconds by part, the mean over the ranks."""
     ranks = len({row.get("rank") for row in timings}) or 1
     timed: dict[str, float] = {}
     for row in timings:
@@ -94,12 +106,7 @@ def _split(parts: dict[str, float], left_s: float, timings: Sequence[JsonMapping
             if pattern.search(str(row["name"])):
                 timed[part] = timed.get(part, 0.0) + row["count"] * row["mean_s"] / ranks
                 break
-    total_s = sum(timed.values())
-    # timers may lie inside each other: they never tell more time than there was
-    scale = min(1.0, left_s / total_s) if total_s > 0 else 0.0
-    for part, seconds in timed.items():
-        parts[part] += seconds * scale
-    parts["running"] += max(0.0, left_s - total_s * scale)
+    return timed
 
 
 def _hung_s(hangs: Sequence[JsonMapping], attempt: int, begun_ns: int, over_ns: int) -> float:

@@ -233,6 +233,7 @@ class Waiting:
     # with the value that is allowed, the one asked for, and where that is written
     limits: tuple[str, ...] = ()
     start: str = ""  # the forecast, and where it comes from
+    start_ns: int | None = None  # the same as a moment; None: there is none
     ahead_words: tuple[str, ...] = ()  # the same jobs as `ahead`, with what they ask for
 
 

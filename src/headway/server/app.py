@@ -32,6 +32,7 @@ from headway.model.limits import (
 )
 from headway.server.control.array_verbs import Arrays
 from headway.server.health.hang_watch import HangWatch
+from headway.server.health.slow_watch import SlowWatch
 from headway.server.health.stack_requests import StackRequests
 from headway.server.http.agent_address import FOLDER, Ways
 from headway.server.http.auth import Auth, Caller, Role
@@ -150,6 +151,7 @@ class Services:
     guests: Guests = field(init=False)
     stacks: StackRequests = field(init=False)
     hangs: HangWatch = field(init=False)
+    slows: SlowWatch = field(init=False)
     ways: Ways = field(default_factory=Ways)
     line_indexes: LineIndexes = field(default_factory=LineIndexes)
 
@@ -157,6 +159,9 @@ class Services:
         self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)
         self.stacks = StackRequests(self.store, self.live, self.control)
         self.hangs = HangWatch(self.store, self.stacks, self.control, self.settings, self.notifier)
+        self.slows = SlowWatch(
+            self.store, self.stacks, self.control, self.hangs, self.settings, self.notifier
+        )
 
     async def query(self, work: Callable[..., T], *args: Any) -> T:
         """`work(connection, *args)` on a read-only connection, in a thread. For what takes

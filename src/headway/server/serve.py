@@ -34,6 +34,7 @@ from headway.model.json_types import JsonObject
 from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
 from headway.server.control.array_verbs import Arrays
+from headway.server.health.forecast_watch import ForecastWatch
 from headway.server.http.agent_address import Reach
 from headway.server.http.auth import LOOPBACK_ONLY, Auth, Role, TokenRow, mint
 from headway.server.http.guard import Guard, hosts_for
@@ -254,6 +255,8 @@ class Process:
                 app.services.guests.watch(),
                 trays.run(),
                 app.services.hangs.run(),
+                app.services.slows.run(),
+                ForecastWatch(self.store, control).run(),
                 app.services.loop_lag.watch(lambda: app.requests),
             )
             beside = [asyncio.create_task(work) for work in works]

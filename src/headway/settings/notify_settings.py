@@ -10,7 +10,7 @@ from headway.model.errors import UsageError
 from headway.model.limits import TAGS_MAX
 from headway.settings.nearest import did_you_mean
 
-KINDS: Final = ("ended", "failed", "hung", "stalled", "started")
+KINDS: Final = ("ended", "failed", "hung", "slow", "stalled", "started")
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _WORD_CHARS_MAX: Final = 4096
 

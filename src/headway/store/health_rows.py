@@ -61,6 +61,14 @@ def close(c: sqlite3.Connection, job: int, kind: str, now_ns: int) -> int:
     return count
 
 
+def close_kind(c: sqlite3.Connection, kind: str, now_ns: int) -> None:
+    """Of all jobs: what was found by a server before us is looked at anew."""
+    c.execute(
+        "UPDATE health SET ended_ns = :now WHERE kind = :kind AND ended_ns IS NULL",
+        {"kind": kind, "now": now_ns},
+    )
+
+
 def open_jobs(c: sqlite3.Connection, kind: str) -> dict[int, int]:
     """Jobs with a finding that holds, and since when."""
     rows = c.execute(

@@ -10,8 +10,9 @@ import os
 import re
 
 from headway.agent.probes.cgroup import Group
+from headway.agent.probes.nfs import Nfs
 from headway.agent.probes.proc_file import Budget, Kept, Rate
-from headway.agent.probes.process_stat import TICKS_S
+from headway.agent.probes.process_stat import PAGE_BYTES, TICKS_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,13 +32,16 @@ class Node:
         budget = budget or Budget()
         self._sys, self.group = sys, Group(proc, sys, budget)
         self._stat, self._meminfo = Kept(f"{proc}/stat", budget), Kept(f"{proc}/meminfo", budget)
+        self._vmstat, self._nfs = Kept(f"{proc}/vmstat", budget), Nfs(proc, budget)
         self._net, self._disks = Kept(f"{proc}/net/dev", budget), Kept(f"{proc}/diskstats", budget)
         folder = self.group.pressure
         self._pressure = {
             name: Kept(f"{folder}/{name}.pressure" if folder else f"{proc}/pressure/{name}", budget)
             for name in _PRESSURES
         }
-        self._rates = {name: Rate() for name in ("used", "rx", "tx", "read", "write", *_PRESSURES)}
+        self._rates = {
+            name: Rate() for name in ("used", "rx", "tx", "read", "write", "swap", *_PRESSURES)
+        }
         self._counted: dict[str, bool] = {}  # network interface or disk -> whether it is counted
         self.cores = min(_cores(), self.group.cores_max or float("inf"))
 
@@ -46,13 +50,19 @@ class Node:
         received, sent = self._network()
         read, written = self._disk()
         cpu = self._rates["used"].take(self._cpu_s(), now_s)
-        return {
+        node = {
             "cpu_percent": None if cpu is None else round(100 * cpu, 1), "cores": round(self.cores, 2),
             "memory_bytes": memory, "memory_total_bytes": total,
             "net_rx_bps": self._rate("rx", received, now_s), "net_tx_bps": self._rate("tx", sent, now_s),
             "disk_read_bps": self._rate("read", read, now_s), "disk_write_bps": self._rate("write", written, now_s),
             "psi": {name: self._stalled(name, now_s) for name in _PRESSURES},
         }  # fmt: skip
+        # few machines have these, so most samples go without
+        more = {
+            "swap_bps": self._rate("swap", self._swapped(), now_s),
+            "nfs": self._nfs.sample(now_s),
+        }
+        return node | {name: value for name, value in more.items() if value is not None}
 
     def _rate(self, name: str, value: int | None, now_s: float) -> int | None:
         rate = self._rates[name].take(value, now_s)
@@ -77,6 +87,14 @@ class Node:
             if used is not None:
                 return used, limit
         return (None if total is None or free is None else total - free), total
+
+    def _swapped(self) -> int | None:
+        """Bytes that went to swap and back so far; of the whole machine."""
+        if not _kib(self._meminfo.read(1024), b"SwapTotal:"):
+            return None
+        data = self._vmstat.read_all()
+        counts = [_count(data, name) for name in (b"pswpin ", b"pswpout ")]
+        return sum(counts) * PAGE_BYTES
 
     def _network(self) -> tuple[int | None, int | None]:
         received = sent = None
@@ -134,8 +152,10 @@ class Node:
         return None if rate is None else round(min(100.0, 100 * rate), 2)
 
     def close(self) -> None:
-        for kept in (self._stat, self._meminfo, self._net, self._disks, *self._pressure.values()):
+        files = (self._stat, self._meminfo, self._vmstat, self._net, self._disks)
+        for kept in (*files, *self._pressure.values()):
             kept.close()
+        self._nfs.close()
         self.group.close()
 
 
@@ -146,3 +166,9 @@ def _cores() -> int:
 def _kib(data: bytes, name: bytes) -> int | None:
     words = data.partition(name)[2].split(None, 1)
     return int(words[0]) * 1024 if words and words[0].isdigit() else None
+
+
+def _count(data: bytes, name: bytes) -> int:
+    """Of /proc/vmstat, where each line is a name and a number."""
+    words = data.partition(b"\n" + name)[2].split(None, 1)
+    return int(words[0]) if words and words[0].isdigit() else 0

@@ -2,7 +2,6 @@
 
 import sqlite3
 import time
-from typing import Any
 
 import msgspec
 
@@ -11,6 +10,7 @@ from headway.model.job import Job
 from headway.model.json_types import JsonObject
 from headway.server import contract
 from headway.server.app import Route
+from headway.server.health.slow_facts import used
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
 from headway.store import catalog, health_rows, live_read
@@ -54,41 +54,8 @@ def make(c: sqlite3.Connection, job: Job) -> ledger.Ledger:
         health_rows.first_steps(c, job.pk),
         health_rows.of_job(c, job.pk),
         timings,
-        _used(c, job),
+        used(c, job),
     )
-
-
-def _used(c: sqlite3.Connection, job: Job) -> ledger.Used:
-    """From samples of a minute, or finer where there are none yet: the most of all ranks at once."""
-    last = job.attempts[-1].number if job.attempts else 0
-    memory: list[float] = []
-    cores: list[float] = []
-    gpus: list[float] = []
-    for level in (2, 1, 0):
-        samples, _ = live_read.usage(c, job.pk, level, 0, 2**62)
-        for sample in samples:
-            if sample["attempt"] != last:
-                continue
-            trees = [one for one in sample.get("processes") or () if one.get("pid") is None]
-            memory.append(sum(_most(one.get("rss_bytes")) for one in trees))
-            cores.append(sum(_most(one.get("cpu_percent"), 1) for one in trees) / 100)
-            gpus += [
-                _most(g.get("load_percent"), 1) for g in sample.get("gpus") or () if g.get("own")
-            ]
-        if memory:
-            break
-    return ledger.Used(
-        memory_bytes=int(max(memory)) if memory else None,
-        cores=max(cores) if cores else None,
-        gpu_percent=sum(gpus) / len(gpus) if gpus else None,
-    )
-
-
-def _most(value: Any, place: int = 2) -> float:
-    """A number, or of [min, mean, max] the one at this place."""
-    if isinstance(value, list) and len(value) == 3:
-        value = value[place]
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 ROUTES = [

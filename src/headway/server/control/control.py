@@ -22,6 +22,8 @@ from headway.server.control import (
     engine_calls,
     env_file,
     folder_check,
+    forecast,
+    job_lengths,
     program_check,
     submit_check,
     survey,
@@ -35,7 +37,7 @@ from headway.server.http import auth
 from headway.server.monitor.guests import mailbox_key
 from headway.settings import clusters
 from headway.settings.quantity import duration_text
-from headway.store import catalog
+from headway.store import catalog, forecast_rows
 from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values
 
@@ -490,7 +492,13 @@ class Control(Loop):
             return Waiting(f"the cluster {job.spec.cluster} is not configured any more")
         engine_id = job.attempts[-1].engine_id if job.attempts and not job.between_tries else None
         if engine_id is not None:
-            return await self._calls.run(f"reason of {job.id}", engine.explain, EngineId(engine_id))
+            found = await self._calls.run(
+                f"reason of {job.id}", engine.explain, EngineId(engine_id)
+            )
+            if found.start_ns is None:
+                return found
+            history = await self._calls.run("the store", self._forecasts, job.spec.place)
+            return replace(found, start=f"{found.start}; {forecast.record_words(history)}")
         if trouble := self._retry.why(job.uuid):
             return Waiting(f"it could not be started: {trouble}; it is tried again by itself")
         try:
@@ -505,9 +513,27 @@ class Control(Loop):
         wanted = {uuid for one in (job, *jobs) for uuid in one.spec.after}
         needed = await self._calls.run("the store", engine_calls.states_of, self._store, wanted)
         queues = [place for place, one in self._engines.items() if one.queues]
+        lengths = await self._calls.run("the store", self._lengths, jobs)
+        history = await self._calls.run("the store", self._forecasts, job.spec.place)
         return waiting.explain(
-            job, jobs, nodes, self._settings.get("max_running"), needed, queues, self._clock_ns()
+            job,
+            jobs,
+            nodes,
+            self._settings.get("max_running"),
+            needed,
+            queues,
+            self._clock_ns(),
+            lengths,
+            history,
         )
+
+    def _forecasts(self, place: str) -> forecast.History:
+        with self._store.read() as c:
+            return forecast.History(*forecast_rows.history(c, place))
+
+    def _lengths(self, jobs: Sequence[Job]) -> dict[int, forecast.Length]:
+        with self._store.read() as c:
+            return job_lengths.lengths(c, jobs, self._clock_ns())
 
     def attach_words(self, job: JsonMapping) -> list[str] | None:
         """argv of a shell beside the first task that runs (capability 60); no engine is asked

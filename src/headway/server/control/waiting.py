@@ -2,20 +2,22 @@
 has a queue.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from headway.engines.protocol import Node, Waiting
 from headway.model.job import Job, State
-from headway.server.control import queue
+from headway.server.control import forecast, queue
 from headway.settings.quantity import duration_text, size_text
 
 
 def explain(
     job: Job, jobs: Iterable[Job], nodes: Sequence[Node], max_running: int, needed: queue.Needed | None = None,
-    queues: Collection[str] = (), now_ns: int = 0,
+    queues: Collection[str] = (), now_ns: int = 0, lengths: Mapping[int, forecast.Length] | None = None,
+    history: forecast.History | None = None,
 ) -> Waiting:  # fmt: skip
     """`jobs`: all that are open. `needed`: those that some of them wait for. `queues`: places whose
-    engine has a queue of its own; what runs there counts nothing here.
+    engine has a queue of its own; what runs there counts nothing here. `lengths`: how long jobs
+    take, by pk; `history`: how good forecasts were so far.
     """
     others = [other for other in jobs if other.pk != job.pk]
     running = [other for other in others if queue.holds(other) and other.spec.place not in queues]
@@ -25,11 +27,65 @@ def explain(
     if back is not None:
         return Waiting(back, (), free)
     mine = (-job.spec.priority, job.submitted_ns, job.pk)
-    before = queue.order(others, needed, {other.attempts[-1].key: _rest_s(other, now_ns) for other in others
-                                          if other.attempts})  # fmt: skip
-    ahead = tuple(o.id for o in before if (-o.spec.priority, o.submitted_ns, o.pk) < mine)
+    rest_s = {other.attempts[-1].key: _rest_s(other, now_ns) for other in others if other.attempts}
+    before = queue.order(others, needed, rest_s)
+    ahead = [o for o in before if (-o.spec.priority, o.submitted_ns, o.pk) < mine]
     limit = None if job.spec.place in queues else max_running
-    return Waiting("; ".join(_reasons(job, running, free, ahead, limit)), ahead, free)
+    ids = tuple(other.id for other in ahead)
+    start, start_ns = "", None
+    if lengths is not None and ids + tuple(running):
+        seen = forecast.foresee(job, [*ahead, job], running, nodes, limit, lengths, now_ns)
+        if seen is None:
+            start = "how long the jobs in its way take is not known: they have no progress bar, no time limit, and no past"
+        else:
+            start, start_ns = forecast.words(seen, history or forecast.History(), now_ns)
+    return Waiting(
+        "; ".join(_reasons(job, running, free, ids, limit)),
+        ids,
+        free,
+        sooner=tuple(_sooner(job, free, ahead, running, limit)),
+        start=start,
+        start_ns=start_ns,
+        ahead_words=tuple(f"{one.id.rpartition('-')[2]} ({_asked(one)})" for one in ahead),
+    )
+
+
+def _asked(job: Job) -> str:
+    """`2 GPUs, 8 CPUs, 64 GiB, priority 5`."""
+    spec = job.spec
+    parts = [f"{spec.gpus} GPU{'s' if spec.gpus > 1 else ''}"] if spec.gpus else []
+    parts += [f"{spec.cpus} CPU{'s' if spec.cpus > 1 else ''}"] if spec.cpus else []
+    parts += [size_text(spec.memory_bytes)] if spec.memory_bytes else []
+    return ", ".join([*parts, f"priority {spec.priority}"])
+
+
+def _sooner(
+    job: Job,
+    free: Sequence[Node],
+    ahead: Sequence[Job],
+    running: Sequence[Job],
+    max_running: int | None,
+) -> Iterable[str]:
+    """What a person could change so that it starts now, or goes first."""
+    spec = job.spec
+    if max_running is not None and len(running) >= max_running:
+        yield f"{f'hw config set max_running {len(running) + 1}':<30} would let one more run at a time"
+        return
+    changes: list[str] = []
+    cpus = sum(node.cpus or 0 for node in free)
+    memory = sum(node.memory_bytes or 0 for node in free)
+    gpus = sum(node.gpus for node in free)
+    if spec.cpus and spec.cpus > cpus:
+        changes.append(f"--cpus {cpus}" if cpus else "")
+    if spec.memory_bytes and spec.memory_bytes > memory:
+        changes.append(f"--memory {memory >> 20}MiB" if memory >> 20 else "")
+    if spec.gpus > gpus:
+        changes.append(f"-n {gpus}" if gpus else "")
+    if changes and all(changes):
+        yield f"{' '.join(changes):<30} would start now"
+    elif ahead and not changes:
+        most = max(other.spec.priority for other in ahead)
+        yield f"{f'--priority {most + 1}':<30} would go before those ahead"
 
 
 def held_back(job: Job, needed: queue.Needed, now_ns: int) -> str | None:

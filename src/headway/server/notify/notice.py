@@ -92,6 +92,16 @@ def of_hang(
     return made
 
 
+def of_slow(job: Job, finding: JsonMapping, now_ns: int, on: frozenset[str]) -> Notice | None:
+    """What to tell of a job that is slow, once for each cause."""
+    if "slow" not in on:
+        return None
+    number = job.attempts[-1].number if job.attempts else 0
+    made = _notice(job, "slow", f"{job.uuid}:{number}:slow:{finding['cause']}", now_ns)
+    made.facts.update(text=safe(f"{job.id} is slow: {finding['text']}"), cause=finding["cause"])
+    return made
+
+
 def _notice(
     job: Job, kind: str, key: str, now_ns: int, *, waited_s: float = 0.0, silent_s: float = 0.0
 ) -> Notice:

@@ -230,10 +230,16 @@ class Notifier:
 
     def put_hang(self, c: Connection, job: Job, finding: JsonObject, since_ns: int) -> None:
         """In the transaction that keeps the finding."""
+        now_ns = self._clock_ns()
+        self._put(c, notice.of_hang(job, finding, since_ns, now_ns, self.plan.wanted.on), now_ns)
+
+    def put_slow(self, c: Connection, job: Job, finding: JsonObject, since_ns: int) -> None:
+        """Likewise."""
+        self._put(c, notice.of_slow(job, finding, since_ns, self.plan.wanted.on), since_ns)
+
+    def _put(self, c: Connection, found: Notice | None, now_ns: int) -> None:
         if not self.plan.channels:
             return
-        now_ns = self._clock_ns()
-        found = notice.of_hang(job, finding, since_ns, now_ns, self.plan.wanted.on)
         if found is not None:
             notice_queue.put(c, found, self.plan.channels, now_ns)
         loop = self._loop

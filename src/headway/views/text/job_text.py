@@ -273,8 +273,8 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
         )
     if event.get("type") == "retry":
         return retry_words(event.get("attempt"), data.get("because"), data)
-    if event.get("type") == "hung":
-        return f"hung: {data.get('text')}"
+    if event.get("type") in ("hung", "slow"):
+        return f"{event['type']}: {data.get('text')}"
     if event.get("type") == "preempt_notice":
         if data.get("by") == "signal 15":  # also how hw abort and --max-duration end it
             return f"{who}told to end soon by SIGTERM; its hw.on_preempt is called"

@@ -5,6 +5,7 @@ Each question may fail by itself (no accounting, no rights): then that part is n
 rest is.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -78,6 +79,7 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
         fit=_fit_words(job, need, may) if is_room else "",
         limits=limits,
         start=_forecast(job, need, room, held, now, is_room=is_room),
+        start_ns=_start_ns(job, room if is_room else None, now),
         ahead_words=words,
     )
 
@@ -170,6 +172,15 @@ def _forecast(
     if not said and is_room:
         return "neither Slurm nor the time limits of running jobs tell when"
     return "; ".join(said)
+
+
+def _start_ns(job: JobLine, room: tuple[str, str] | None, now: datetime | None) -> int | None:
+    """The forecast by our own clock: Slurm's scheduler, else when there is room."""
+    said = job.start or (room[0] if room is not None else None)
+    if said is None or now is None:
+        return None
+    left_s = (datetime.fromisoformat(said) - now).total_seconds()
+    return time.time_ns() + int(max(0.0, left_s) * 1e9)
 
 
 def _room_at(
