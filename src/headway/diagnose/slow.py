@@ -396,7 +396,7 @@ def _checkpoint_heavy(job: Job, seen: Seen) -> Iterator[Slow]:
     saving_s = seen.timed.get("checkpoint", 0.0)
     if not saving_s:
         yield from _writes_much(seen)
-    if seen.ran_s < 60.0 or saving_s < CHECKPOINT_SHARE * seen.ran_s:
+    if seen.ran_s < SLOW_SPAN_S_MIN or saving_s < CHECKPOINT_SHARE * seen.ran_s:
         return
     share = saving_s / seen.ran_s
     evidence = [f"{saving_s:.0f} s of {seen.ran_s:.0f} s"]

@@ -10,7 +10,6 @@ from headway.settings.quantity import duration_text
 from headway.store import forecast_rows, live_read
 
 JOBS_MAX = 200  # of the queue; beyond that nothing is foretold
-PAST_MIN = 2  # jobs of the same name that make a past
 
 
 def lengths(c: Connection, jobs: Sequence[Job], now_ns: int) -> dict[int, Length]:
@@ -36,10 +35,11 @@ def _length(
         return Length(ran_s + max(left), "by its progress bar")
     limit_s = job.spec.max_duration_s
     longer = [seconds for seconds in past if seconds > ran_s]
-    if len(past) >= PAST_MIN and longer:
+    if longer:
         usual_s = median(longer)
+        jobs = "a job" if len(past) == 1 else "jobs"
         if not limit_s or usual_s < limit_s:
-            return Length(usual_s, f"jobs of this name took {_rough(median(past))} here")
+            return Length(usual_s, f"{jobs} of this name took {_rough(median(past))} here")
     if limit_s:
         return Length(limit_s, "at the latest, by its time limit")
     return UNKNOWN
