@@ -76,6 +76,9 @@ def make(
         # a program that makes no steps is never called one that starts up
         start_s = 0.0 if first_ns is None else _seconds(begun_ns, first_ns)
         start_s = min(start_s, ran_s - hung_s)
+        # what it timed and does not fit behind the first step came before it
+        timed_s = sum(timed_parts(timings).values())
+        start_s -= min(start_s, max(0.0, timed_s - (ran_s - hung_s - start_s)))
         parts["start-up"] += start_s
         parts["hung"] += hung_s
         _split(parts, ran_s - hung_s - start_s, timings)
@@ -144,6 +147,18 @@ def enough(job: Job, used: Used) -> list[str]:
             f"asked for {job.spec.gpus} GPUs, used {used.gpu_percent:.0f} % of them on average"
         )
     return lines
+
+
+def most(used: Sequence[Used]) -> Used:
+    """Of jobs that asked for the same: what any of them used at most."""
+    memory = [one.memory_bytes for one in used if one.memory_bytes is not None]
+    cores = [one.cores for one in used if one.cores is not None]
+    gpus = [one.gpu_percent for one in used if one.gpu_percent is not None]
+    return Used(
+        memory_bytes=max(memory, default=None),
+        cores=max(cores, default=None),
+        gpu_percent=max(gpus, default=None),
+    )
 
 
 def add(ledgers: Sequence[Ledger]) -> Ledger:

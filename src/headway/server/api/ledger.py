@@ -40,8 +40,12 @@ def _of_job(c: sqlite3.Connection, pk: int) -> JsonObject:
 
 
 def _of_experiment(c: sqlite3.Connection, name: str) -> JsonObject:
-    jobs = catalog.list_jobs(c, catalog.JobFilter(experiment=name, limit=JOBS_MAX))
+    listed = catalog.list_jobs(c, catalog.JobFilter(experiment=name, limit=JOBS_MAX))
+    jobs = [catalog.load_job(c, job.pk) for job in listed]  # a list has no attempts
     total = ledger.add([make(c, job) for job in jobs])
+    asked = {(job.spec.memory_bytes, job.spec.cpus, job.spec.gpus) for job in jobs}
+    if len(asked) == 1 and asked != {(None, None, 0)}:
+        total.requests = ledger.enough(jobs[0], ledger.most([used(c, job) for job in jobs]))
     return {"id": name, "jobs": len(jobs), **msgspec.to_builtins(total)}
 
 
