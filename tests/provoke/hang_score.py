@@ -8,6 +8,8 @@ limit, and false alarms on jobs that are only busy.
 
 import argparse
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -49,6 +51,7 @@ class Found:
 def submit(hw: Hw, case: Case, port: int, python: str = "python3") -> str:
     name = hw.script(STEPS + case.script, f"{case.name}.py")
     words = ["-n", str(case.ranks)] if case.ranks > 1 or case.needs else []
+    words += ["--launcher", "mpirun"] if case.needs == "mpi" else []
     return hw.submit(*words, "--name", case.name.replace("_", "-"), python, name,
                      env={"HANG_PORT": str(port)})  # fmt: skip
 
@@ -86,11 +89,23 @@ def run(cases: list[Case], after_s: float, at_once: int, timeout_s: float) -> li
     return found
 
 
+def mpi_python() -> str:
+    """A Python that has mpi4py; empty where there is none. No test needs it, so nothing installs it."""
+    python = os.environ.get("HEADWAY_MPI_PYTHON") or sys.executable
+    done = subprocess.run([python, "-c", "import mpi4py.MPI"], capture_output=True)
+    return python if done.returncode == 0 and shutil.which("mpirun") else ""
+
+
 def _some(hw: Hw, cases: list[Case], timeout_s: float) -> list[Found]:
     jobs: list[tuple[str, Case]] = []
     for case in cases:
-        python = torch_python() if case.needs == "torch" else sys.executable
-        if python is None:
+        python = sys.executable
+        if case.needs == "torch":
+            python = torch_python()
+        elif case.needs == "mpi":
+            python = mpi_python()
+        if not python:
+            print(f"  left out: {case.name}: needs mpirun and mpi4py (HEADWAY_MPI_PYTHON)")
             continue
         jobs.append((submit(hw, case, reserve(), python), case))
     deadline_s = time.monotonic() + timeout_s

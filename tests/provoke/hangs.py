@@ -70,7 +70,7 @@ class Case:
     ranks: int = 1
     odd: tuple[int, ...] = (0,)  # any of these; empty: nobody is to be named
     causes: tuple[str, ...] = ("hang",)
-    needs: str = ""  # torch
+    needs: str = ""  # torch, mpi
     fast: bool = False  # in the sample of `make test`
     words: tuple[str, ...] = field(default=())  # that the text must have
 
@@ -87,6 +87,13 @@ def _one_of_four(name: str, body: str, *words: str, rank: int = 2, **more: objec
     return Case(name, script, 4, (rank,), ("collective_stall",), words=words, **more)  # type: ignore[arg-type]
 
 
+MPI = """from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank = comm.Get_rank()
+for _ in range(10):
+    comm.allreduce(1)
+    step(1)
+"""
 CASES: tuple[Case, ...] = (
     # -- one process
     _alone("lock_twice", "lock = threading.Lock()\nlock.acquire()\nlock.acquire()", "lock"),
@@ -236,6 +243,20 @@ for batch in torch.utils.data.DataLoader(Data(), num_workers=1):
 import torch.distributed as dist
 os.environ["WORLD_SIZE"] = str(world + 1)
 dist.init_process_group("gloo")""", 2, (), ("collective_stall", "hang"), "torch"),
+    # -- MPI: mpirun starts the ranks
+    Case("mpi_rank_in_queue", MPI + """if rank == 2:
+    queue.Queue().get()
+comm.Barrier()""", 4, (2,), ("collective_stall",), "mpi", words=("Barrier", "queue.get")),
+    Case("mpi_receive_that_nobody_sends", MPI + """if rank == 1:
+    comm.recv(source=0, tag=77)
+comm.allreduce(1)""", 4, (1,), ("collective_divergence", "collective_stall"), "mpi", words=("allreduce", "recv")),
+    Case("mpi_rank_stopped", MPI + """if rank == 3:
+    os.kill(os.getpid(), signal.SIGSTOP)
+comm.Barrier()""", 4, (3,), ("collective_stall",), "mpi", words=("stopped",)),
+    Case("mpi_other_collective", MPI + """if rank == 0:
+    comm.gather(1, root=0)
+comm.bcast(1, root=0)
+comm.Barrier()""", 3, (0,), ("collective_divergence", "collective_stall"), "mpi"),
 )  # fmt: skip
 
 # Jobs that are silent and do not hang: nothing may be found of them.

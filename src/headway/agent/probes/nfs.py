@@ -36,7 +36,7 @@ class Nfs:
         for name, counts in mounts.items():
             rates = self._rates.setdefault(name, (Rate(), Rate(), Rate(), Rate()))
             read, written, requests, wait_ms = (
-                rate.take(float(count), now_s) for rate, count in zip(rates, counts, strict=True)
+                rates[place].take(float(counts[place]), now_s) for place in range(4)
             )
             if read is None or written is None or requests is None or wait_ms is None:
                 continue
