@@ -497,3 +497,17 @@ def test_in_a_work_tree_only_what_is_new_or_changed_is_read(tmp_path: Path, depo
     assert changed.read == 3
     entry = next(e for e in depot.manifest(changed.digest) if e.path == "b.py")
     assert depot.read(entry.digest) == b"2 more"
+
+
+def test_outside_of_git_data_and_what_was_built_are_left_out_and_told(
+    tree: Path, depot: Depot
+) -> None:
+    write(tree, {"data/a.bin": "x", "assets/log": "x", "output/m.pt": "x", "lib/fast.so": "x"})
+    write(tree, {"datasets/__init__.py": "", "datasets/voc.py": ""})
+    made = snapshot.make(str(tree), depot)
+    assert {"data/", "assets/", "output/"} <= set(dict(made.left_out))
+    taken = set(paths(depot, made.digest))
+    assert not taken & {"data/a.bin", "assets/log", "output/m.pt", "lib/fast.so"}
+    assert "datasets/voc.py" in taken  # a folder with Python files is code
+    again = snapshot.make(str(tree), depot, CodeRules(include=["data/"]))
+    assert "data/a.bin" in set(paths(depot, again.digest))

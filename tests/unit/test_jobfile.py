@@ -151,7 +151,7 @@ def _message(folder: Path, text: str, name: str) -> str:
             "line 2: tags: 1 stands here | valid: a tag; write it in quotes",
         ),
         ('command: x\nname: "a\\nb"\n', "is not allowed"),
-        ("command: x\nroles: {Chief: {}}\n", "'Chief' cannot be a role's name"),
+        ("command: x\nroles: {Chief: {}}\n", "'Chief' is not the name of a role"),
         ("command: x\nroles: {a: {completion: some}}\n", "'some' is not one of all, any, none"),
         ("command: x\nfolders: {../up: {from: /x}}\n", "is not a folder below the job's own"),
         ("command: x\ngpus: 2\nprocesses: 3\n", "line 3: processes: gpus is 2"),

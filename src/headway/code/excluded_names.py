@@ -15,6 +15,11 @@ LEFT_BEHIND: Final = (
     ".ruff_cache/", ".hypothesis/", ".tox/", ".nox/", ".venv/", "node_modules/", "*.egg-info/", ".DS_Store",
 )  # fmt: skip
 
+# Outside of git, where nothing says what is code: names of data and of what was built. A folder
+# that holds Python files itself is code, whatever its name.
+DATA_FOLDERS: Final = ("data", "datasets", "output", "outputs", "assets")
+BUILT: Final = ("*.so", "*.tar.gz", "*.zip")
+
 SECRETS: Final = (
     ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks",
     "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "!id_*.pub", ".netrc", "_netrc",

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 
-from headway.code.excluded_names import LEFT_BEHIND, SECRETS
+from headway.code.excluded_names import BUILT, DATA_FOLDERS, LEFT_BEHIND, SECRETS
 from headway.code.ignore import Ignored, Rules
 from headway.model.errors import RefusedError
 from headway.model.limits import (
@@ -85,7 +85,17 @@ class Tree:
         found = listing.take()
         self.left_out += listing.unread
         if found is None:
-            found = list(_walk(self.root, _Layers(self.root, (GITIGNORE, HWIGNORE)), self._skipped))
+            data = data_patterns(self.root)
+            layers = _Layers(self.root, (GITIGNORE, HWIGNORE), data)
+            found = list(_walk(self.root, layers, self._skipped))
+            self.left_out += [
+                (
+                    name.strip("/") + "/",
+                    "data, as its name says; code.include takes it all the same",
+                )
+                for name in data
+                if name.endswith("/") and layers.ignores(name.strip("/"), True)
+            ]
         else:
             found = self._kept(found, taken, rules)
         if not (self._rules.include or self._rules.exclude or self._skipped):
@@ -233,14 +243,14 @@ class _Layers:
     stronger one.
     """
 
-    def __init__(self, root: str, names: Sequence[str]) -> None:
-        self._root, self._names = root, names
+    def __init__(self, root: str, names: Sequence[str], data: Sequence[str] = ()) -> None:
+        self._root, self._names, self._data = root, names, data
         self._ignored = Ignored()
         self._lines: list[str] = []
 
     def enter(self, folder: str) -> None:
         base = f"{folder}/" if folder else ""
-        lines = list(LEFT_BEHIND) if not folder else []
+        lines = [*LEFT_BEHIND, *self._data] if not folder else []
         for name in self._names:
             lines += read_lines(os.path.join(self._root, base + name))
         self._lines += [base, *lines]
@@ -270,6 +280,22 @@ def read_lines(path: str) -> list[str]:
     if len(data) > CODE_IGNORE_BYTES_MAX:
         raise RefusedError(f"{path} is too large: at most {CODE_IGNORE_BYTES_MAX} bytes")
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n")
+
+
+def data_patterns(root: str) -> list[str]:
+    """What is data or was built, in a tree that git does not know."""
+    found = []
+    for name in DATA_FOLDERS:
+        if os.path.islink(os.path.join(root, name)):
+            continue  # a link is judged by where it leads
+        try:
+            with os.scandir(os.path.join(root, name)) as entries:
+                is_code = any(entry.name.endswith(".py") for entry in entries)
+        except OSError:  # it is not there, or no folder
+            continue
+        if not is_code:
+            found.append(f"/{name}/")
+    return [*found, *BUILT]
 
 
 def _walk(root: str, ignored: _Layers, skipped: set[str]) -> Iterator[str]:

@@ -44,6 +44,8 @@ class Table:
     options: Mapping[str, Option]
     # True: a job gets the submitter's environment; False: the image's, and what was named
     takes_environment: bool
+    # a job can run from a snapshot of the code; where its nodes have other disks, it always does
+    takes_snapshot: bool = True
     of_job: tuple[str, ...] = ()  # options that a job may have otherwise: `options` of a job file
 
 
@@ -210,6 +212,7 @@ TABLES: Final[Mapping[str, Table]] = {
             **_CONTAINER,
         },
         takes_environment=False,
+        takes_snapshot=False,
     ),
     "slurm": Table(
         "Batch jobs of a Slurm cluster.", _SLURM, takes_environment=True, of_job=_SLURM_JOB
@@ -221,6 +224,7 @@ TABLES: Final[Mapping[str, Table]] = {
             **_CONTAINER,
         },
         takes_environment=False,
+        takes_snapshot=False,
     ),
 }
 
@@ -328,3 +332,8 @@ def resolve(name: str, configured: Mapping[str, Definition]) -> Definition:
 def takes_environment(found: JsonMapping) -> bool:
     """Whether jobs there get the submitter's environment. Behind ssh paths and homes are others."""
     return TABLES[found.get("engine", LOCAL)].takes_environment and not found.get("host")
+
+
+def takes_snapshot(found: JsonMapping) -> bool:
+    """Whether jobs there can run from a snapshot of the code."""
+    return TABLES[found.get("engine", LOCAL)].takes_snapshot

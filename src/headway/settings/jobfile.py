@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headway.model.errors import UsageError
 from headway.model.json_types import JsonMapping, JsonObject
-from headway.settings import data_folders, sweep, template, yamlfile
+from headway.settings import data_folders, job_fields, sweep, template, yamlfile
 from headway.settings.jobschema import INDEX, JOB, MATRIX_WORDS
 from headway.settings.nearest import did_you_mean
 from headway.settings.yamlfile import Node
@@ -21,20 +21,13 @@ from headway.settings.yamlfile import Node
 SECTION: Final = "job"
 # where {{ }} may stand
 _FILLED: Final = ("name", "command", "roles", "env", "image", "folders", "experiment", "tags")
+# key of the file → field of a JobSpec
 _SAME: Final = {
-    "name": "name", "experiment": "experiment", "tags": "tags", "cluster": "cluster", "priority": "priority",
-    "nodes": "nodes", "gpu_per_node": "gpu_per_node", "multi_process": "multi_process", "launcher": "launcher",
-    "cpus": "cpus",
-    "image": "image", "options": "options", "command": "command", "after": "after", "memory": "memory_bytes",
-    "time": "max_duration_s", "grace": "grace_s", "hold": "hold_s", "pty": "pty", "on_hang": "on_hang",
-}  # fmt: skip
-_RETRY: Final = {
-    "max": "max",
-    "total": "total_max",
-    "backoff": "backoff_s",
-    "backoff_max": "backoff_max_s",
-    "on": "on",
+    **job_fields.by_key(job_fields.JOB),
+    **{key: key for key in ("command", "options", "after")},
 }
+_RETRY: Final = job_fields.by_key(job_fields.RETRY)
+_ROLE: Final = job_fields.by_key(job_fields.ROLE)
 
 
 @dataclass(slots=True)
@@ -317,7 +310,7 @@ def _folder(file: JobFile, cwd: str) -> Path:
 
 
 def _role(name: str, role: JsonMapping, job: JsonMapping) -> JsonObject:
-    fields = {"memory_bytes" if key == "memory" else key: value for key, value in role.items()}
+    fields = {_ROLE.get(key, key): value for key, value in role.items()}
     return {"name": name, "command": job.get("command"), **fields}
 
 

@@ -1,34 +1,29 @@
-"""Every key of a job file in one table. From it come the checks, the JSON Schema for editors and
-the reference page.
+"""Every key of a job file in one table: plain fields from `job_fields.py`, and those with a shape
+of their own. From it come the checks, the JSON Schema for editors and the reference page.
 
 `jobfile.py` turns what was read into a submission; `tools/reference.py` writes
 docs/reference/job.schema.json and job-file.md; `hw config --job-schema` prints the schema.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
-from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
-from headway.model.ids import check_name
 from headway.model.json_types import JsonObject
 from headway.model.limits import (
     ARRAY_JOBS_MAX,
     FOLDERS_MAX,
-    NODES_MAX,
     PARAMETERS_MAX,
     PROCESSES_MAX,
-    RETRIES_MAX,
     ROLES_MAX,
-    TAG_CHARS_MAX,
     TAGS_MAX,
 )
+from headway.settings import job_fields
 from headway.settings.value_kinds import (
     NAME,
-    SIZE,
     Choice,
     Either,
-    Flag,
     Key,
     ListOf,
     MapOf,
@@ -37,11 +32,11 @@ from headway.settings.value_kinds import (
     Text,
     count,
     duration,
+    of_rule,
 )
 
 INDEX: Final = "index"  # `{{ index }}`: the job's number in its array
 MATRIX_WORDS: Final = ("include", "exclude")
-_ROLE = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 _WORDS_MAX: Final = 10_000
 
@@ -59,14 +54,6 @@ def check_parameter(name: str) -> None:
         )
 
 
-def _check_role(name: str) -> None:
-    if not _ROLE.match(name):
-        raise UsageError(
-            f"{name[:60]!r} cannot be a role's name",
-            "use small letters, digits and '-', such as worker",
-        )
-
-
 def check_folder(name: str) -> None:
     parts = name.split("/")
     if (
@@ -81,11 +68,17 @@ def check_folder(name: str) -> None:
         )
 
 
-def _check_tag(tag: str) -> None:
-    if not tag.strip() or len(tag) > TAG_CHARS_MAX or not tag.isprintable():
-        raise UsageError(
-            f"{tag[:60]!r} is not a tag", f"a tag is 1 to {TAG_CHARS_MAX} printable characters"
-        )
+def _keys(fields: tuple[job_fields.Field, ...]) -> Iterator[Key]:
+    for field in fields:
+        if field.key:
+            yield Key(field.key, of_rule(field.rule), field.doc)
+
+
+def _plain(*names: str) -> Iterator[Key]:
+    """The keys of plain fields of a job, in this order."""
+    by_name = {key.name: key for key in _keys(job_fields.JOB)}
+    for name in names:
+        yield by_name[name]
 
 
 WORDS: Final = ListOf(Scalar("a word", as_text=True), _WORDS_MAX)
@@ -111,36 +104,7 @@ OPTION: Final = Either(
 ROLE: Final = Section(
     (
         Key("command", COMMAND, "What this role runs. Default: the job's command."),
-        Key(
-            "instances",
-            count(1, PROCESSES_MAX),
-            "How many tasks: `worker-0`, `worker-1`, … Default 1.",
-        ),
-        Key("processes", count(1, PROCESSES_MAX), "Processes of each instance. Default 1."),
-        Key(
-            "gpus",
-            count(0, PROCESSES_MAX),
-            "GPUs of each instance; none where the cluster has none. Default 0.",
-        ),
-        Key("cpus", count(1, 1 << 20), "Cores of each instance."),
-        Key("memory", SIZE, "Memory of each instance."),
-        Key("image", Text(), "Its container image. Default: the job's."),
-        Key(
-            "completion",
-            Choice(("all", "any", "none")),
-            "When the role is done: with all its instances, with any one, or (none) when the other roles are. "
-            "Default all.",
-        ),
-        Key(
-            "min_failed",
-            count(1, PROCESSES_MAX),
-            "So many failed instances fail the job. Default by completion.",
-        ),
-        Key(
-            "min_succeeded",
-            count(1, PROCESSES_MAX),
-            "So many succeeded instances are enough. Default by completion.",
-        ),
+        *_keys(job_fields.ROLE),
     )
 )
 FOLDER: Final = Section(
@@ -170,25 +134,7 @@ FOLDER: Final = Section(
     )
 )
 FOLDERS: Final = MapOf(FOLDER, "folders", FOLDERS_MAX, check_folder)
-RETRY: Final = Section(
-    (
-        Key(
-            "max",
-            count(0, RETRIES_MAX),
-            "Tries beyond the first that a failure of the program may cost.",
-        ),
-        Key("total", count(1, RETRIES_MAX), "Tries in all, whatever failed."),
-        Key(
-            "backoff",
-            duration(allow_zero=True),
-            "Pause before the second try; it doubles. Default 10s.",
-        ),
-        Key("backoff_max", duration(allow_zero=True), "Longest pause. Default 10m."),
-        Key(
-            "on", Choice(("cause", "any")), "Which failures: those whose cause is worth it, or any."
-        ),
-    )
-)
+RETRY: Final = Section(tuple(_keys(job_fields.RETRY)))
 CODE: Final = Section(
     (
         Key(
@@ -247,41 +193,38 @@ MATRIX: Final = _Matrix(
 
 JOB: Final = Section(
     (
-        Key("name", Text("a name", check_name), "The job's name. Default: after the script."),
+        *_plain("name"),
         Key("command", COMMAND, "What to run: a text, split into words as a shell would but without one; or a list."),
         Key("parameters", PARAMETERS, "Values for `{{ name }}` in texts of this file; `--set name=value` changes one."),
         Key("cwd", Text(), "The folder that it runs in, from this file's own. Default: this file's folder."),
         Key("gpus", count(1, PROCESSES_MAX), "GPUs with one process each, as `-n`; processes where there are none."),
         Key("processes", count(1, PROCESSES_MAX), "The same as `gpus`, for jobs that need none."),
-        Key("gpu_per_node", count(1, 1_024), "GPUs of one node. Default: the cluster's own."),
-        Key("nodes", count(1, NODES_MAX), "Nodes that the processes are spread over. Default: as few as will do."),
-        Key("multi_process", Flag(), "true: one process per GPU; false: one per node. Default true."),
-        Key("launcher", Choice(LAUNCHERS), "Who starts the processes: `ranks` (Headway; default) or `mpirun`."),
-        Key("roles", MapOf(ROLE, "role names", ROLES_MAX, _check_role), "Several kinds of tasks in one job."),
-        Key("cpus", count(1, 1 << 20), "Cores that the job needs."),
-        Key("memory", SIZE, "Memory that the job needs."),
-        Key("time", duration(), "The job is stopped after this time."),
-        Key("grace", duration(allow_zero=True), "Time between SIGTERM and SIGKILL."),
+        *_plain("gpu_per_node", "nodes", "multi_process", "launcher"),
+        Key("roles", MapOf(ROLE, "role names", ROLES_MAX, job_fields.check_role), "Several kinds of tasks in one job."),
+        *_plain("cpus", "memory", "time", "grace", "monitoring_interval"),
         Key("env", ENV, "Variables for the job."),
         Key("secrets", VARIABLES, "Variables whose values come from the private file, the environment or a keyring."),
-        Key("image", Text(), "Container image, for engines with containers."),
+        *_plain("image"),
         Key("code", CODE, "Which files belong to a snapshot of the code."),
         Key("folders", FOLDERS, "Data that it finds as `./NAME`."),
         Key("retry", RETRY, "How often it is tried again."),
-        Key("hold", duration(allow_zero=True), "How long a failed task is kept, for a person to enter it."),
-        Key("on_hang", Choice(ON_HANG), "What a hang is answered with; `stacks`: keep them, tell nobody. Default notify."),
-        Key("pty", Flag(), "true: stdout and stderr are terminals, for programs that draw only on one. Default false."),
+        *_plain("hold", "on_hang", "pty"),
         Key("smoke", SMOKE, "What `--smoke` changes for a small trial run."),
-        Key("experiment", Text("a name", check_name), "The experiment, a named group of jobs."),
-        Key("tags", ListOf(Text("a tag", _check_tag), TAGS_MAX), "Tags."),
-        Key("cluster", NAME, "The cluster. Default: the setting default_cluster."),
-        Key("priority", count(-1_000_000, 1_000_000), "Jobs of a higher priority start first. Default 0."),
+        *_plain("experiment", "tags", "cluster", "priority"),
         Key("after", ListOf(Text("the id of a job"), TAGS_MAX), "Jobs that must have succeeded before."),
         Key("options", MapOf(OPTION, "names", TAGS_MAX), "Options of the engine, such as the partition of Slurm."),
         Key("array", ARRAY, "Many jobs that differ in `{{ index }}` and HEADWAY_ARRAY_INDEX."),
         Key("matrix", MATRIX, "One job for each combination of these parameters; `include` and `exclude` are rows."),
     )
 )  # fmt: skip
+
+DEFAULTS: Final = Section(
+    (
+        *_keys(tuple(field for field in job_fields.JOB if field.default)),
+        Key("env", ENV, "Variables for the job."),
+        Key("retry", RETRY, "How often it is tried again."),
+    )
+)
 
 
 def json_schema() -> JsonObject:

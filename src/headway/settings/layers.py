@@ -27,6 +27,7 @@ from headway.settings.schema import SETTINGS
 
 USER_FILE: Final = "config.yaml"
 PRIVATE_FILE: Final = "private.yaml"
+PRIVATE_VARIABLES: Final = "private.env"  # secrets as lines NAME=VALUE
 BUILT_IN: Final = "built-in"
 COMMAND_LINE: Final = "command line"
 SECRETS: Final = "secrets"
@@ -109,12 +110,20 @@ def load(cwd: Path | None, overrides: JsonMapping | None = None) -> Settings:
     if project is not None:
         _read_file(project, values)
     _read_private(folder / PRIVATE_FILE, values, secrets)
+    _read_variables(folder / PRIVATE_VARIABLES, secrets)
     _read_environment(values)
     for name, value in (overrides or {}).items():
         setting = SETTINGS.get(name)
         if setting is None:
             raise UsageError(f'unknown setting "{name}"{did_you_mean(name, SETTINGS)}')
         values[name] = Value(setting.parse(value, name), COMMAND_LINE)
+    if values["secrets_file"].value is not None:
+        path = Path(values["secrets_file"].value)
+        if not _exists(path):
+            raise UsageError(
+                f"the secrets file {path} does not exist", "make it, or correct secrets_file"
+            )
+        _read_variables(path, secrets)
     return Settings(values, secrets)
 
 
@@ -122,6 +131,8 @@ def files(cwd: Path | None) -> list[tuple[Path, bool]]:
     """The files that `load` reads, later ones above earlier ones, and whether each is there."""
     folder = paths.config_folder()
     found = [folder / USER_FILE, project_file(cwd), folder / PRIVATE_FILE]
+    if _exists(folder / PRIVATE_VARIABLES):
+        found.append(folder / PRIVATE_VARIABLES)
     return [(path, _exists(path)) for path in found if path is not None]
 
 
@@ -153,6 +164,12 @@ def _take(name: str, node: Any, file: str, values: dict[str, Value]) -> None:
     if name == "clusters":
         _take_clusters(node, file, values)
         return
+    if name == "defaults":
+        _take_defaults(node, where, values)
+        return
+    if name == "code" and node.value == "pin":
+        values["code.pin"] = Value(True, where)
+        return
     if setting is not None:
         values[name] = Value(setting.parse(node.plain(), f"{where}: {name}"), where)
         return
@@ -164,6 +181,17 @@ def _take(name: str, node: Any, file: str, values: dict[str, Value]) -> None:
         f'{where}: unknown key "{name[:80]}"{did_you_mean(name, SETTINGS)}',
         "`hw config` lists every setting",
     )
+
+
+def _take_defaults(node: Any, where: str, values: dict[str, Value]) -> None:
+    """A later file adds to those before it, key by key; of variables, name by name."""
+    from headway.settings import job_defaults
+
+    before = values["defaults"].value
+    found = job_defaults.read(node, f"{where}: defaults")
+    if before.get("env") and found.get("env"):
+        found["env"] = {**before["env"], **found["env"]}
+    values["defaults"] = Value({**before, **found}, where)
 
 
 def _take_clusters(node: Any, file: str, values: dict[str, Value]) -> None:
@@ -198,9 +226,14 @@ def _take_secrets(node: Any, where: str, secrets: dict[str, str] | None) -> None
 
 
 def _read_private(path: Path, values: dict[str, Value], secrets: dict[str, str]) -> None:
-    """The private file is read only when nobody else can read or change it."""
     if not _exists(path):
         return
+    _check_private(path)
+    _read_file(path, values, secrets)
+
+
+def _check_private(path: Path) -> None:
+    """A private file is read only when nobody else can read or change it."""
     found = os.stat(path)
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.getuid() or mode & 0o077:
@@ -208,7 +241,28 @@ def _read_private(path: Path, values: dict[str, Value], secrets: dict[str, str])
             f"{path} is open to others (mode {mode:04o}, owner {found.st_uid}); it was not read",
             f"chmod 600 {path}",
         )
-    _read_file(path, values, secrets)
+
+
+def _read_variables(path: Path, secrets: dict[str, str]) -> None:
+    """Lines NAME=VALUE, as many tools write them: `export` and quotes around the value may stand
+    there, and lines that begin with # say nothing.
+    """
+    if not _exists(path):
+        return
+    _check_private(path)
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        text = line.strip().removeprefix("export ").strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name or not name.replace("_", "a").isalnum():
+            raise UsageError(
+                f"{path}, line {number}: this is not NAME=VALUE", "for example: WANDB_API_KEY=…"
+            )
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        secrets[name] = value
 
 
 def _read_environment(values: dict[str, Value]) -> None:

@@ -13,7 +13,14 @@ from typing import Any, Final
 from headway.model import limits
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.settings import clusters, data_folders, notify_settings, quantity, storage_accounts
+from headway.settings import (
+    clusters,
+    data_folders,
+    job_defaults,
+    notify_settings,
+    quantity,
+    storage_accounts,
+)
 from headway.settings.nearest import did_you_mean
 
 # Who reads a setting, and when a change of it takes effect.
@@ -513,6 +520,32 @@ _TABLE: Final = (
         "The start of a job is told only when it has waited this long.",
         "server",
         _duration,
+    ),
+    Setting(
+        "defaults",
+        "a mapping of keys of a job file",
+        {},
+        "What every job has that does not say otherwise: env, retry, hold, image, time, memory and others.",
+        "job",
+        job_defaults.defaults,
+    ),
+    Setting(
+        "code.pin",
+        "true or false",
+        False,
+        "Jobs run from a snapshot of the code as it is when they are submitted, as with `--snapshot`; "
+        "in a file also `code: pin`.",
+        "job",
+        _flag,
+    ),
+    Setting(
+        "secrets_file",
+        "an absolute path, or null",
+        None,
+        "A file of lines NAME=VALUE, for its owner alone: variables of jobs whose values are masked.",
+        "job",
+        _path,
+        nullable=True,
     ),
     Setting(
         "code.include",

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.json_types import JsonObject
-from headway.settings import quantity
+from headway.settings import job_fields, quantity
 from headway.settings.nearest import did_you_mean
 from headway.settings.yamlfile import Node
 
@@ -323,3 +323,22 @@ def below(field: str, name: str, node: Node) -> str:
     """
     head = relined(field, node)
     return f"{head}.{name}" if ": " in head.rpartition(", line ")[2] else f"{head}: {name}"
+
+
+def of_rule(rule: job_fields.Rule) -> Kind:
+    """The kind of a field of `job_fields.py`."""
+    if rule.what == "count":
+        return count(int(rule.least), int(rule.most))
+    if rule.what == "seconds":
+        return duration(allow_zero=not rule.least)
+    if rule.what == "choice":
+        return Choice(rule.choices)
+    if rule.what == "tags":
+        return ListOf(Text("a tag", job_fields.check_tag), int(rule.most))
+    simple: dict[str, Kind] = {
+        "bytes": SIZE,
+        "flag": Flag(),
+        "name": Text("a name", check_name),
+        "image": Text("the name of an image", job_fields.check_image),
+    }
+    return simple[rule.what]

@@ -5,7 +5,6 @@ Errors name the field, what was given and what is valid. What only the system ca
 that vanishes, a program that is not there) is told when it happens.
 """
 
-import math
 import os
 import re
 import resource
@@ -18,30 +17,20 @@ from typing import Any
 from headway.code.depot import Depot
 from headway.code.manifest import is_digest
 from headway.home import remote_server
-from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
-from headway.model.ids import check_name
-from headway.model.job import JobSpec, Retry, Role
+from headway.model.job import JobSpec
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import (
     AFTER_MAX,
     ARGV_BYTES_MAX,
-    DURATION_S_MAX,
     ENV_BYTES_MAX,
-    HOLD_S_MAX,
-    NODES_MAX,
-    PROCESSES_MAX,
-    RETRIES_MAX,
-    ROLE_NAME_CHARS_MAX,
     ROLES_MAX,
-    TAG_CHARS_MAX,
-    TAGS_MAX,
-    TASKS_MAX,
 )
 from headway.model.spread import count_of, spread
-from headway.settings import clusters
+from headway.settings import clusters, job_fields
+from headway.settings.job_fields import tags as tags
+from headway.settings.job_fields import whole
 from headway.settings.nearest import did_you_mean
-from headway.settings.quantity import duration_text
 
 STRING_BYTES_MAX = 128 * 1024 - 1  # one argument or variable; Linux: MAX_ARG_STRLEN
 PRIORITY_ABS_MAX = 1_000_000
@@ -77,12 +66,14 @@ def job_spec(given: JobSpec | JsonMapping) -> JobSpec:
     except (TypeError, ValueError) as error:
         raise UsageError(f"roles, folders or retry are not what they should be: {error}") from None
     _check_words(spec)
-    _check_numbers(spec)
+    _check_role_names(spec)
+    _check_fields(spec)
     _check_roles(spec)
     command(spec.command)
+    whole("gpus", spec.gpus, 0, 1 << 20)
+    whole("umask", spec.umask, 0, 0o777)
     _check_rlimits(spec.rlimits)
     _check_size(spec)
-    _check_life(spec)
     return spec
 
 
@@ -125,24 +116,28 @@ def env_again(old: JobSpec, changes: JsonMapping) -> dict[str, str]:
     }
 
 
+def _check_fields(spec: JobSpec) -> None:
+    """All that the table of fields knows, of the job, its roles and its retries."""
+    for field in job_fields.JOB:
+        setattr(spec, field.name, job_fields.check(field, getattr(spec, field.name)))
+    for field in job_fields.RETRY:
+        value = job_fields.check(field, getattr(spec.retry, field.name), f"retry.{field.name}")
+        setattr(spec.retry, field.name, value)
+    for role in spec.roles:
+        for field in job_fields.ROLE:
+            where = f"roles.{role.name}.{field.name}"
+            setattr(role, field.name, job_fields.check(field, getattr(role, field.name), where))
+
+
 def _check_size(spec: JobSpec) -> None:
     """Nodes and processes of them. An engine may have its own `gpu_per_node`, and checks again in
     its plan.
     """
-    _whole("nodes", spec.nodes, 1, NODES_MAX)
-    if spec.gpu_per_node is not None:
-        _whole("gpu_per_node", spec.gpu_per_node, 1, PROCESSES_MAX)
-    if not isinstance(spec.multi_process, bool):
-        raise UsageError("multi_process is true or false")
     if spec.stdin is not None:
         if not isinstance(spec.stdin, dict):
             raise UsageError("stdin is not an object of pid and start")
-        _whole("stdin.pid", spec.stdin.get("pid"), 1, 1 << 31)
-        _whole("stdin.start", spec.stdin.get("start"), 0, 1 << 62)
-    if spec.launcher not in (None, *LAUNCHERS):
-        raise UsageError(
-            f"unknown launcher {str(spec.launcher)[:80]!r}", f"one of {', '.join(LAUNCHERS)}"
-        )
+        whole("stdin.pid", spec.stdin.get("pid"), 1, 1 << 31)
+        whole("stdin.start", spec.stdin.get("start"), 0, 1 << 62)
     if spec.launcher == "mpirun" and spec.roles:
         raise UsageError(
             "launcher mpirun and roles do not go together",
@@ -155,43 +150,15 @@ def _check_size(spec: JobSpec) -> None:
     )  # fmt: skip
 
 
-def _check_life(spec: JobSpec) -> None:
-    """Retries, the hold after a failure, and jobs to wait for."""
-    _check_retry(spec.retry)
-    spec.hold_s = _seconds("hold_s", spec.hold_s)
-    if spec.hold_s > HOLD_S_MAX:
-        asked, longest = duration_text(spec.hold_s), duration_text(HOLD_S_MAX)
-        raise UsageError(
-            f"a failed task cannot be held for {asked}", f"{longest} at most: --hold {longest}"
-        )
-    if spec.on_hang not in ON_HANG:
-        raise UsageError(f"on_hang is one of {', '.join(ON_HANG)}")
-    if len(_texts("after", spec.after)) > AFTER_MAX:
-        raise UsageError(f"after names {len(spec.after)} jobs", f"at most {AFTER_MAX}")
-
-
-def _check_retry(retry: Retry) -> None:
-    _whole("retry.max", retry.max, 0, RETRIES_MAX)
-    _whole("retry.total_max", retry.total_max, 0, RETRIES_MAX)
-    if retry.on not in ("cause", "any"):
-        raise UsageError(f"retry.on is {retry.on!r:.40}", "cause or any")
-    retry.backoff_s = _seconds("retry.backoff_s", retry.backoff_s)
-    retry.backoff_max_s = _seconds("retry.backoff_max_s", retry.backoff_max_s)
-
-
 def _check_words(spec: JobSpec) -> None:
-    check_name(_text("name", spec.name))
-    check_name(_text("cluster", spec.cluster))
     if spec.definition:
         spec.definition = clusters.definition(spec.definition, f"cluster {spec.cluster}")
-    if spec.experiment is not None:
-        check_name(_text("experiment", spec.experiment))
     for name in ("user", "host"):
         if len(_text(name, getattr(spec, name))) > 255:
             raise UsageError(f"{name} is too long")
     if spec.parent is not None:
         _text("parent", spec.parent)
-    for name in ("attached", "pty", "reserved", "one_node"):
+    for name in ("attached", "reserved", "one_node"):
         if not isinstance(getattr(spec, name), bool):
             raise UsageError(f"{name} is true or false")
     for name in ("monitor", "guest_of"):
@@ -199,7 +166,8 @@ def _check_words(spec: JobSpec) -> None:
             _text(name, getattr(spec, name))
     if spec.monitor is not None:
         remote_server.parse(spec.monitor, "monitor")
-    tags(spec.tags)
+    if len(_texts("after", spec.after)) > AFTER_MAX:
+        raise UsageError(f"after names {len(spec.after)} jobs", f"at most {AFTER_MAX}")
     for name in _texts("env_set", spec.env_set) + _texts("secret_names", spec.secret_names):
         variable(name)
     for name in spec.env_set:
@@ -210,76 +178,30 @@ def _check_words(spec: JobSpec) -> None:
             )
 
 
-def _check_roles(spec: JobSpec) -> None:
-    """Names become names of tasks, folders and variables; numbers are those of one instance."""
+def _check_role_names(spec: JobSpec) -> None:
     if len(spec.roles) > ROLES_MAX:
         raise UsageError(f"{len(spec.roles)} roles are too many", f"at most {ROLES_MAX}")
     for role in spec.roles:
-        name = _text("the name of a role", role.name)
-        if not _ROLE_NAME.match(name) or len(name) > ROLE_NAME_CHARS_MAX:
-            hint = (
-                f"lower-case letters, digits and '-', at most {ROLE_NAME_CHARS_MAX}, such as worker"
-            )
-            raise UsageError(f"{name[:80]!r} is not the name of a role", hint)
-        _check_role(role)
+        job_fields.check_role(_text("the name of a role", role.name))
+        command(role.command)
     names = [role.name for role in spec.roles]
     if len(set(names)) != len(names):
         raise UsageError(f"two roles have the name {next(n for n in names if names.count(n) > 1)}")
+
+
+def _check_roles(spec: JobSpec) -> None:
+    """What fields of a role mean for each other."""
+    for role in spec.roles:
+        for name in ("min_failed", "min_succeeded"):
+            if (getattr(role, name) or 0) > role.instances:
+                raise UsageError(
+                    f"roles.{role.name}.{name} is {getattr(role, name)}",
+                    f"it has {role.instances} instances",
+                )
     if spec.roles and all(role.completion == "none" for role in spec.roles):
         raise UsageError("every role has completion none: the job would wait for nothing")
     if spec.roles and not spec.command:
         spec.command = list(spec.roles[0].command)
-
-
-def _check_role(role: Role) -> None:
-    where = f"roles.{role.name}"
-    command(role.command)
-    _whole(f"{where}.instances", role.instances, 1, TASKS_MAX)
-    _whole(f"{where}.processes", role.processes, 1, PROCESSES_MAX)
-    _whole(f"{where}.gpus", role.gpus, 0, 1 << 20)
-    for name, most in (("cpus", 1 << 20), ("memory_bytes", 1 << 60)):
-        if getattr(role, name) is not None:
-            _whole(f"{where}.{name}", getattr(role, name), 1, most)
-    if role.completion not in _COMPLETIONS:
-        near = did_you_mean(str(role.completion), _COMPLETIONS)
-        raise UsageError(
-            f"{where}.completion is {role.completion!r:.40}{near}",
-            f"one of {', '.join(_COMPLETIONS)}",
-        )
-    for name in ("min_failed", "min_succeeded"):
-        if getattr(role, name) is not None:
-            _whole(f"{where}.{name}", getattr(role, name), 1, role.instances)
-
-
-def tags(value: Any) -> list[str]:
-    found = _texts("tags", value)
-    if len(found) > TAGS_MAX:
-        raise UsageError(f"{len(found)} tags are too many", f"at most {TAGS_MAX}")
-    for tag in found:
-        if not tag or len(tag) > TAG_CHARS_MAX:
-            raise UsageError(
-                f"the tag {tag[:80]!r} is not allowed", f"a tag has 1 to {TAG_CHARS_MAX} characters"
-            )
-    return found
-
-
-def _check_numbers(spec: JobSpec) -> None:
-    _whole("processes", spec.processes, 1, PROCESSES_MAX)
-    _whole("gpus", spec.gpus, 0, 1 << 20)
-    _whole("priority", spec.priority, -PRIORITY_ABS_MAX, PRIORITY_ABS_MAX)
-    _whole("umask", spec.umask, 0, 0o777)
-    if spec.cpus is not None:
-        _whole("cpus", spec.cpus, 1, 1 << 20)
-    if spec.memory_bytes is not None:
-        _whole("memory_bytes", spec.memory_bytes, 1, 1 << 60)
-    if spec.max_duration_s is not None:
-        spec.max_duration_s = _seconds("max_duration_s", spec.max_duration_s)
-        if spec.max_duration_s == 0:
-            raise UsageError(
-                "max_duration_s is 0: a job needs some time", "for example: --max-duration 3.5h"
-            )
-    spec.grace_s = _seconds("grace_s", spec.grace_s)
-    spec.monitoring_interval_s = _seconds("monitoring_interval_s", spec.monitoring_interval_s)
 
 
 def command(argv: Any) -> list[str]:
@@ -413,7 +335,7 @@ def _check_rlimits(limits: Any) -> None:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise UsageError(f"rlimits.{name} is a pair [soft, hard]")
         for number in pair:
-            _whole(f"rlimits.{name}", number, -1, (1 << 64) - 1)
+            whole(f"rlimits.{name}", number, -1, (1 << 64) - 1)
 
 
 def _text(name: str, value: Any) -> str:
@@ -426,22 +348,3 @@ def _texts(name: str, value: Any) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise UsageError(f"{name} is not a list of texts: {value!r:.80}")
     return list(value)
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"{name} is not a whole number: {value!r:.80}")
-    if not least <= value <= most:
-        raise UsageError(
-            f"{name} is {value if abs(value) < 1 << 64 else 'far too large'}",
-            f"valid: {least} to {most}",
-        )
-    return value
-
-
-def _seconds(name: str, value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise UsageError(f"{name} is not a number of seconds: {value!r:.80}")
-    if not 0 <= value <= DURATION_S_MAX:
-        raise UsageError(f"{name} is {value:g} s", f"valid: 0 to {DURATION_S_MAX:g} s")
-    return float(value)

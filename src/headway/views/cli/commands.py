@@ -6,14 +6,14 @@ none of it.
 
 from typing import Final
 
+from headway.settings import job_fields
 from headway.views.cli.options import Command
 
 RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
-    "processes", "nodes", "launcher", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
-    "memory_bytes", "monitoring_interval_s", "tensorboard_dir", "monitor", "image", "retry", "retry_on", "hold_s",
-    "on_hang", "after", "pty", "answer_as", "autolog", "telegraf",
+    *(key for key, _ in job_fields.options()),
+    "env", "tensorboard_dir", "monitor", "after", "answer_as", "autolog", "telegraf",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = (

@@ -10,14 +10,15 @@ This is read by ourselves and not by a library: the rule above is ours, and the 
 70 ms to import, five times what `hw --version` takes in all.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
 from headway.model.json_types import JsonObject
 from headway.model.value import Value
+from headway.settings import job_fields
 
 Read = Callable[[str, str], Any]  # (text, name of the option) -> value, or UsageError
 
@@ -91,26 +92,6 @@ def _answered(text: str, name: str) -> str:
     return text
 
 
-def _processes(text: str, name: str) -> int:
-    from headway.model.limits import PROCESSES_MAX
-    from headway.settings.quantity import count
-
-    return count(text, name, most=PROCESSES_MAX)
-
-
-def _nodes(text: str, name: str) -> int:
-    from headway.model.limits import NODES_MAX
-    from headway.settings.quantity import count
-
-    return count(text, name, most=NODES_MAX)
-
-
-def _whole(text: str, name: str) -> int:
-    from headway.settings.quantity import count
-
-    return count(text, name, least=-1_000_000, most=1_000_000)
-
-
 def _duration(text: str, name: str) -> float:
     from headway.settings.quantity import duration_s
 
@@ -143,26 +124,6 @@ def _name(text: str, name: str) -> str:
         return check_name(text)
     except UsageError as error:
         raise UsageError(f"{name}: {error.message}", error.hint) from None
-
-
-def _image(text: str, name: str) -> str:
-    if not text or text.startswith("-") or not text.isprintable() or len(text) > 512 or " " in text:
-        raise UsageError(
-            f"{name}: {text[:60]!r} is not the name of an image",
-            "for example: --image pytorch:2.13",
-        )
-    return text
-
-
-def _tag(text: str, name: str) -> str:
-    from headway.model.limits import TAG_CHARS_MAX
-
-    if not text.strip() or len(text) > TAG_CHARS_MAX or not text.isprintable():
-        raise UsageError(
-            f"{name}: {text[:60]!r} is not a tag",
-            f"a tag is 1 to {TAG_CHARS_MAX} printable characters",
-        )
-    return text
 
 
 def _pattern(text: str, name: str) -> str:
@@ -279,44 +240,16 @@ def _signal(text: str, name: str) -> int:
 
 _ROLE: Final = _one_of("ingest", "read", "operate", "admin")
 
+
+def _of_fields() -> Iterator[Option]:
+    """Options that are fields of a job."""
+    for key, field in job_fields.options():
+        read = partial(job_fields.read, field.rule) if field.value else None
+        yield Option(field.option, key, field.value, field.help, read, field.many)
+
+
 OPTIONS: Final = (
-    Option(
-        ("-n", "--processes"),
-        "processes",
-        "N",
-        "N processes with RANK, LOCAL_RANK and WORLD_SIZE",
-        _processes,
-    ),
-    Option(
-        ("--nodes",),
-        "nodes",
-        "N",
-        "nodes that they are spread over; default: as few as will do",
-        _nodes,
-    ),
-    Option(
-        ("--launcher",),
-        "launcher",
-        "NAME",
-        "who starts the N processes: ranks (Headway, default) or mpirun",
-        _one_of(*LAUNCHERS),
-    ),
-    Option(
-        ("-c", "--cluster"),
-        "cluster",
-        "NAME",
-        "the cluster, or auto for the emptiest; default: the setting default_cluster",
-        _name,
-    ),
-    Option(
-        ("-e", "--experiment", "--experiment_name"),
-        "experiment",
-        "NAME",
-        "the experiment, a named group of jobs",
-        _name,
-    ),
-    Option(("--name",), "name", "NAME", "the job's name; default: after the script", _name),
-    Option(("--tag",), "tags", "TAG", "a tag; may be repeated", _tag, many=True),
+    *_of_fields(),
     Option(
         ("--env",),
         "env",
@@ -324,20 +257,6 @@ OPTIONS: Final = (
         "a variable for the job; may be repeated",
         _variable,
         many=True,
-    ),
-    Option(
-        ("--max-duration",),
-        "max_duration_s",
-        "TIME",
-        "stop it after this time, such as 90s or 3.5h",
-        _duration,
-    ),
-    Option(
-        ("--monitoring-interval-s", "--monitoring-interval"),
-        "monitoring_interval_s",
-        "TIME",
-        "time between two samples of usage; 0 takes none",
-        _duration_or_zero,
     ),
     Option(
         ("--tensorboard-dir",),
@@ -369,48 +288,12 @@ OPTIONS: Final = (
         many=True,
     ),
     Option(
-        ("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole
-    ),
-    Option(
-        ("--retry",),
-        "retry",
-        "N",
-        "try a failed job again, N times at most; default 0",
-        _count_or_zero,
-    ),
-    Option(
-        ("--retry-on",),
-        "retry_on",
-        "WHICH",
-        "any: after every failure; cause (default): only where it may help",
-        _one_of("cause", "any"),
-    ),
-    Option(
-        ("--hold",),
-        "hold_s",
-        "TIME",
-        "keep a failed task for this long, to enter it",
-        _duration_or_zero,
-    ),
-    Option(
-        ("--on-hang",),
-        "on_hang",
-        "WHAT",
-        "what a hang is answered with: notify, stacks (keep them, tell nobody), restart or stop; default notify",
-        _one_of(*ON_HANG),
-    ),
-    Option(("--pty",), "pty", "", "give it a terminal, for programs that draw only on one"),
-    Option(
         ("--after",),
         "after",
         "ID",
         "start when that job has succeeded; may be repeated",
         None,
         many=True,
-    ),
-    Option(("--cpus",), "cpus", "N", "cores that the job needs", _count),
-    Option(
-        ("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size
     ),
     Option(
         ("--set",),
@@ -438,7 +321,6 @@ OPTIONS: Final = (
         ("--expires",), "expires_s", "TIME", "how long the address works; default 1h", _duration
     ),
     Option(("--force",), "force", "", "write over files that are there"),
-    Option(("--image",), "image", "NAME", "the image, for clusters with containers", _image),
     Option(("--array",), "array", "N|ID", "so many jobs as one, by numbers: 100, 0-9, 1,4,7"),
     Option(("--remove",), "remove", "", "take it away"),
     Option(("--failed",), "failed", "", "of an array, only the jobs that failed"),

@@ -20,6 +20,7 @@ from headway.model.limits import (
     RESERVE_S,
     TAGS_MAX,
 )
+from headway.settings import job_defaults, job_fields
 from headway.settings.layers import BUILT_IN
 from headway.views.api.source import Source, array_route, job_route
 from headway.views.cli import choose_cluster
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
 
 RESERVE: Final = "ssh"
 _JOB_FILES: Final = (".yaml", ".yml")
-_ASKED: Final = (
-    "processes", "nodes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image",
-    "hold_s", "on_hang", "pty", "launcher",
-)  # fmt: skip
+# fields that an option gives as they are; the others join what the job has already, or its settings
+_JOINED: Final = ("name", "experiment", "cluster", "tags")
 
 
 @dataclass(slots=True)
@@ -249,10 +248,17 @@ def wanted(source: Source, call: Call) -> Wanted:
     settings = _settings()
     reserved = is_reservation(call)
     command = [RESERVE] if reserved else checked_command(call.words)
-    spec = {"command": command, "cwd": _folder(), **_common(call, settings, {}), **changes(call)}
+    below = job_defaults.job_spec(settings.get("defaults"))
+    spec = {
+        **below,
+        "command": command,
+        "cwd": _folder(),
+        **_common(call, settings, below),
+        **changes(call, below),
+    }
     spec.setdefault("name", check_name(name_from_command(command)))
     spec |= choose_cluster.choose(source, call, settings, spec["cluster"], spec)
-    env = environment(call, settings, spec["definition"])
+    env = environment(call, settings, spec["definition"], settings.get("defaults").get("env"))
     warnings: list[str] = []
     if reserved:
         spec |= _reservation(spec)
@@ -327,7 +333,11 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
         file, call.get("sets", []), smoke=bool(call.get("smoke")), array=call.get("array")
     )
     settings = load(path.parent.absolute())
-    spec = {**found.spec, **_common(call, settings, found.spec), **changes(call, found.spec)}
+    defaults = settings.get("defaults")
+    below = job_defaults.job_spec(defaults)
+    given = {**below, **found.spec}
+    given["env_set"] = list(dict.fromkeys([*below.get("env_set", ()), *found.spec["env_set"]]))
+    spec = {**given, **_common(call, settings, given), **changes(call, given)}
     spec.setdefault("name", check_name(name_from_command(spec["command"])))
     if spec.get("after"):
         spec["after"] = [source.get(job_route(ref))["uuid"] for ref in spec["after"]]
@@ -336,7 +346,8 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
     )
     spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))
     spec |= choose_cluster.choose(source, call, settings, spec["cluster"], spec)
-    env = environment(call, settings, spec["definition"], {**found.env, **secrets})
+    own = {**defaults.get("env", {}), **found.env, **secrets}
+    env = environment(call, settings, spec["definition"], own)
     typed = dict(call.get("env", []))
     jobs = [
         {
@@ -367,7 +378,10 @@ def _pin(
     """`--snapshot`, and always on other machines: the job runs from the code as it is now. `code`:
     patterns of the job file.
     """
-    if call.get("snapshot") or spec["definition"].get("engine") == "slurm":
+    from headway.settings.clusters import takes_snapshot
+
+    is_pinned = bool(settings.get("code.pin")) and takes_snapshot(spec["definition"])
+    if call.get("snapshot") or is_pinned or spec["definition"].get("engine") == "slurm":
         from headway.views.cli import init
 
         spec |= init.pin(call.terminal, settings, spec["cwd"], code or {}, _brought(spec))
@@ -409,7 +423,9 @@ def _common(call: Call, settings: "Settings", given: JsonMapping) -> JsonObject:
         or settings.get("experiment"),
         "cluster": call.get("cluster") or given.get("cluster") or settings.get("default_cluster"),
         "grace_s": given.get("grace_s", settings.get("grace_s")),
-        "monitoring_interval_s": settings.get("monitoring_interval_s"),
+        "monitoring_interval_s": given.get(
+            "monitoring_interval_s", settings.get("monitoring_interval_s")
+        ),
         "secret_names": list(settings.get("secret_names") or []),
         **_monitor(call.get("monitor") or settings.get("monitor")),
         **surroundings(),
@@ -503,7 +519,11 @@ def changes(call: Call, given: JsonMapping | None = None) -> JsonObject:
     """The fields of a JobSpec that were asked for by options; tags and variables join those that
     are `given`.
     """
-    spec = {key: call.get(key) for key in _ASKED if call.get(key) is not None}
+    spec = {
+        field.name: call.get(field.name)
+        for field in job_fields.JOB
+        if field.name not in _JOINED and call.get(field.name) is not None
+    }
     known = given or {}
     if "processes" in spec and known.get("nodes"):
         spec.setdefault("nodes", 1)  # -n takes the place of what the file says about size
