@@ -71,8 +71,13 @@ def tree(name: str) -> ast.Module:
     return ast.parse(text(name), name)
 
 
+@cache
+def nodes(name: str) -> list[ast.AST]:
+    return list(ast.walk(tree(name)))
+
+
 def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree(name)):
+    for node in nodes(name):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -138,7 +143,7 @@ def test_a_blanket_handler_gives_its_reason() -> None:
     for name in python_files("src/"):
         handlers = [
             node
-            for node in ast.walk(tree(name))
+            for node in nodes(name)
             if isinstance(node, ast.ExceptHandler) and is_blanket(node)
         ]
         commented = comment_lines(name) if handlers else set()
@@ -170,7 +175,7 @@ def test_a_choice_inside_a_choice_is_an_if() -> None:
     """`a if x else b if y else c` is read twice by everybody; a few that read well may stay."""
     found = []
     for name in python_files("src/"):
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             inner = (node.body, node.orelse) if isinstance(node, ast.IfExp) else ()
             if any(isinstance(part, ast.IfExp) for part in inner):
                 found.append(f"{name}:{node.lineno}")
@@ -189,14 +194,16 @@ def readable(name: str) -> str:
 
 def test_every_module_is_used() -> None:
     """A module that no other file names is dead, unless it is an entry point."""
-    everything = {name: text(name) for name in python_files() + ["pyproject.toml"]}
+    named_by: dict[str, set[str]] = {}  # a word, and the files that it stands in
+    for name in [*python_files(), "pyproject.toml"]:
+        for word in set(re.findall(r"\w+", text(name))):
+            named_by.setdefault(word, set()).add(name)
     problems = []
     for name in python_files("src/"):
-        path = Path(name)
-        if path.stem in ("__init__", "__main__", "sitecustomize"):  # Python itself looks for these
+        stem = Path(name).stem
+        if stem in ("__init__", "__main__", "sitecustomize"):  # Python itself looks for these
             continue
-        word = re.compile(rf"\b{re.escape(path.stem)}\b")
-        if not any(word.search(body) for other, body in everything.items() if other != name):
+        if not named_by.get(stem, set()) - {name}:
             problems.append(f"{name} is named nowhere")
     report(problems)
 
