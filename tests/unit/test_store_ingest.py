@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.model.errors import NotFoundError
-from headway.model.limits import METRIC_NAMES_MAX
 from headway.store import catalog, query, series
 from headway.wire import frame
 from headway.wire.batch import Part, TaskKey
@@ -207,11 +206,15 @@ def test_a_stream_keeps_its_kind(b: Bench) -> None:
     assert "x.index" in b.ingest(Part("x.index", "index", 0, b"short")).refused
 
 
-def test_more_names_than_allowed_are_refused_and_the_rest_stays(b: Bench) -> None:
+def test_more_names_than_allowed_are_refused_and_the_rest_stays(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """B11: one name per step."""
+    names_max = 4_000
+    monkeypatch.setattr("headway.store.ingest.METRIC_NAMES_MAX", names_max)
     stream = "metrics-0-1-aaaaaa."
-    names = [f"m{i}" for i in range(METRIC_NAMES_MAX + 1)]
-    for segment in range(0, METRIC_NAMES_MAX, 2000):
+    names = [f"m{i}" for i in range(names_max + 1)]
+    for segment in range(0, names_max, 2000):
         chunk = names[segment : segment + 2000]
         data = b"".join(schema(i, name) + record(i, i, [1.0]) for i, name in enumerate(chunk))
         b.send(f"{stream}{segment}", "records", data)
@@ -221,7 +224,7 @@ def test_more_names_than_allowed_are_refused_and_the_rest_stays(b: Bench) -> Non
     )
     known = schema(0, "m7") + record(0, 5, [5.0])
     b.send(f"{stream}8", "records", known)
-    assert len(b.read(series.names, b.job.pk)) == METRIC_NAMES_MAX
+    assert len(b.read(series.names, b.job.pk)) == names_max
     b.write(lambda c: b.store.after_rollback())  # a restart forgets what was cached
     assert stream + "9" in b.ingest(Part(stream + "9", "records", 0, one_more)).refused
 
