@@ -63,21 +63,24 @@ def _job_sort(call: Call, answer: Answer) -> str | None:
 
 
 def check(call: Call) -> None:
-    chosen = any(
-        call.get(key) for key in selection.KEYS if key not in ("where", "state", "since_s")
-    )
-    if call.after or not (call.words or chosen or call.get("where") or call.get("since_s")):
+    selecting = [key for key in selection.KEYS if key != "state"]  # a state alone is no selection
+    is_chosen = bool(call.words) or any(call.get(key) for key in selecting)
+    if call.after or not is_chosen:
         raise UsageError(
             f"hw {call.command.name} needs ids or a selection",
             f"for example: hw {call.command.name} -e EXPERIMENT; hw ls shows the jobs",
         )
-    if sum(bool(call.get(form)) for form in _FORMS) > 1:
+
+    forms = [form for form in _FORMS if call.get(form)]
+    if len(forms) > 1:
         raise UsageError(
             "--json, --csv, --md and --html are different answers", "ask for one of them"
         )
-    if call.get("min") and call.get("max"):
+
+    bounds = [bound for bound in ("min", "max") if call.get(bound)]
+    if len(bounds) > 1:
         raise UsageError("--min and --max are different questions", "keep one of them")
-    if (call.get("min") or call.get("max")) and not call.get("metrics"):
+    if bounds and not call.get("metrics"):
         raise UsageError("--min and --max are about a metric", "name it: -m val/acc --max")
 
 

@@ -205,22 +205,31 @@ def _table(
     call: Call, changes: list[Answer], heads: list[str], *, with_why: bool = False
 ) -> list[str]:
     out = call.terminal.out
-    columns = [
-        table.Column("what", keep=table.ALWAYS),
-        *(table.Column(head, keep=1, limit=36) for head in heads),
-    ]
+    columns = [table.Column("what", keep=table.ALWAYS)]
+    for head in heads:
+        columns.append(table.Column(head, keep=1, limit=36))
     if with_why:
         columns.append(table.Column("why", keep=1, limit=100))
+
     rows = []
     for change in changes:
         what = change["key"]
         if with_why and change["what"] not in ("config", what):
             what = f"{change['what']} {what}"
-        row = [what, *(comparison.config_text(value) or table.EMPTY for value in change["values"])]
-        rows.append([*row, change["why"]] if with_why else row)
-    safe = [[out.safe(cell) for cell in row] for row in rows]
-    laid = table.layout(columns, safe, None if out.columns is None else out.columns - 2)[1]
-    return [f"  {line}" for line in (laid if with_why else laid[1:])]
+        row = [what]
+        for value in change["values"]:
+            row.append(comparison.config_text(value) or table.EMPTY)
+        if with_why:
+            row.append(change["why"])
+        rows.append([out.safe(cell) for cell in row])
+
+    width = None
+    if out.columns is not None:
+        width = out.columns - 2
+    laid = table.layout(columns, rows, width)[1]
+    if not with_why:
+        laid = laid[1:]
+    return [f"  {line}" for line in laid]
 
 
 def _code_lines(call: Call, answer: Answer) -> list[str]:

@@ -17,16 +17,21 @@ def command(call: Call) -> int:
     source = call.source()
     older_s = call.get("older_than_s")
     body: JsonObject = {"older_than_days": None if older_s is None else older_s / 86_400}
-    body |= {"clusters": clusters} if (clusters := _clusters()) else {}
+    clusters = _clusters()
+    if clusters:
+        body["clusters"] = clusters
     dry = bool(call.get("dry_run"))
-    if older_s is not None and not dry and not call.get("yes"):
+    is_sure = dry or bool(call.get("yes"))
+    if older_s is not None and not is_sure:
         _ask(call, source.post("/api/gc", {**body, "dry_run": True}))
+
     found = source.post("/api/gc", {**body, "dry_run": dry})
     if call.as_json:
         call.terminal.put_json(found)
-    else:
-        for line in _lines(found, "would remove" if dry else "removed"):
-            call.terminal.put(call.terminal.out.safe(line))
+        return 0
+    verb = "would remove" if dry else "removed"
+    for line in _lines(found, verb):
+        call.terminal.put(call.terminal.out.safe(line))
     return 0
 
 

@@ -92,22 +92,36 @@ def shown(name: str, job: Job) -> str:
 
 def ordered(jobs: list[Job], sort: str) -> list[Job]:
     """By a column; with `-` the largest first. Jobs without a value, and NaN, come last."""
-    descending, name = sort.startswith("-"), sort.removeprefix("-")
+    descending = sort.startswith("-")
+    name = sort.removeprefix("-")
     value = value_of(name)
-    keyed = [(value(job), job) for job in jobs]
-    known = [(key, job) for key, job in keyed if key is not None and key == key]
+
+    known = []
+    without: list[Job] = []
+    for job in jobs:
+        key = value(job)
+        if key is None or key != key:  # NaN is not itself
+            without.append(job)
+        else:
+            known.append((key, job))
     if jobs and not known:
-        names = sorted(
-            {key for job in jobs for part in ("metrics", "config") for key in job.get(part) or {}}
-        )
-        raise UsageError(
-            f'no job has a column, a metric or a config key "{name[:60]}"',
-            f"there are: {', '.join([*_FIELDS[:4], *NUMBERS, *names][:20])}",
-        )
+        raise _no_column(jobs, name)
+
     if any(isinstance(key, str) for key, _ in known):
         known = [(str(key), job) for key, job in known]
     known.sort(key=lambda pair: pair[0], reverse=descending)
-    return [job for _, job in known] + [job for key, job in keyed if key is None or key != key]
+    return [job for _, job in known] + without
+
+
+def _no_column(jobs: list[Job], name: str) -> UsageError:
+    names: set[str] = set()
+    for job in jobs:
+        names.update(job.get("metrics") or {}, job.get("config") or {})
+    there = [*_FIELDS[:4], *NUMBERS, *sorted(names)]
+    return UsageError(
+        f'no job has a column, a metric or a config key "{name[:60]}"',
+        f"there are: {', '.join(there[:20])}",
+    )
 
 
 def differences(jobs: list[Job]) -> dict[str, str]:
@@ -126,20 +140,34 @@ def differences(jobs: list[Job]) -> dict[str, str]:
 
 def _of_group(group: list[Job]) -> dict[str, str]:
     settings = [{**(job.get("config") or {}), **(job.get("parameters") or {})} for job in group]
-    keys = dict.fromkeys(key for one in settings for key in one)
+    keys = _all_keys(settings)
     if len(group) > 1:
-        keys = {
-            key: None
-            for key in keys
-            if any(key not in one or one[key] != settings[0].get(key) for one in settings)
-        }
+        keys = [key for key in keys if _differs(settings, key)]
+
     texts: dict[str, str] = {}
-    common = set(group[0].get("command") or []).intersection(
-        *(set(job.get("command") or []) for job in group[1:])
-    )
-    for job, one in zip(group, settings, strict=True):
-        told = [f"{key}={one[key]}" for key in keys if key in one]
-        if not told and len(group) > 1:
-            told = [word for word in job.get("command") or [] if word not in common][:_WORDS_SHOWN]
-        texts[str(job["id"])] = " ".join(told)
+    for job, of_job in zip(group, settings, strict=True):
+        words = [f"{key}={of_job[key]}" for key in keys if key in of_job]
+        if not words and len(group) > 1:
+            words = _own_words(job, group)[:_WORDS_SHOWN]
+        texts[str(job["id"])] = " ".join(words)
     return texts
+
+
+def _own_words(job: Job, group: list[Job]) -> list[str]:
+    """The words of its command that not all of them have."""
+    commands = [set(other.get("command") or []) for other in group]
+    in_all = set.intersection(*commands)
+    return [word for word in job.get("command") or [] if word not in in_all]
+
+
+def _all_keys(settings: list[JsonObject]) -> list[str]:
+    """In the order in which they are first seen."""
+    keys: dict[str, None] = {}
+    for of_job in settings:
+        keys.update(dict.fromkeys(of_job))
+    return list(keys)
+
+
+def _differs(settings: list[JsonObject], key: str) -> bool:
+    first = settings[0].get(key)
+    return any(key not in of_job or of_job[key] != first for of_job in settings)

@@ -95,12 +95,23 @@ class Beside:
             return lines
         self._fetch()
         if self._tail is not None and not self._since and lines:
-            self._since = str(lines[0].get("time") or "")  # a tail of the output begins there
-        until = str(lines[-1].get("time") or "") if lines else ""
-        due = [one for one in self._waiting if is_last or _time(one) <= until]
-        self._waiting = [one for one in self._waiting if one not in due] if not is_last else []
-        due = [one for one in due if _time(one) >= self._since]
-        return sorted([*lines, *due], key=_time) if due else lines
+            self._since = _time(lines[0])  # a tail of the output begins there
+        until = ""
+        if lines:
+            until = _time(lines[-1])
+
+        due = []
+        still_waiting = []
+        for record in self._waiting:
+            if not is_last and _time(record) > until:
+                still_waiting.append(record)
+            elif _time(record) >= self._since:
+                due.append(record)
+        self._waiting = still_waiting
+
+        if not due:
+            return lines
+        return sorted([*lines, *due], key=_time)
 
     def _fetch(self) -> None:
         query = [*self._query, *([("tail", self._tail)] if not self._after else [])]

@@ -158,15 +158,20 @@ def _check(tool: Tool, arguments: Any) -> str:
         shape = tool.properties.get(name)
         if shape is None:
             return f"there is no argument {name[:60]!r}; there are {', '.join(tool.properties)}"
-        kind = shape["type"]
-        is_right = isinstance(value, _KINDS[kind]) and not (
-            kind == "integer" and isinstance(value, bool)
-        )
-        if is_right and kind == "array":
-            is_right = all(isinstance(one, str) for one in value)
-        if not is_right:
-            return f"{name} must be of type {kind}"
+        if not _is_of_kind(value, shape["type"]):
+            return f"{name} must be of type {shape['type']}"
     return ""
+
+
+def _is_of_kind(value: object, kind: str) -> bool:
+    if not isinstance(value, _KINDS[kind]):
+        return False
+    if kind == "integer":
+        return not isinstance(value, bool)
+    if kind == "array":
+        assert isinstance(value, list)
+        return all(isinstance(item, str) for item in value)
+    return True
 
 
 # -- tools

@@ -147,15 +147,28 @@ def array_listing(jobs: list[Job], call: Call) -> list[str]:
 def _rows(series: Series) -> Iterator[list[str]]:
     for name, entries in series.items():
         for entry in entries:
-            values = [
-                _SPECIAL[v] if isinstance(v, str) and v in _SPECIAL else v
-                for v in entry.get("value") or []
-            ]
-            numbers = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
-            odd = len(values) - len(numbers)
-            yield [
-                name, str(entry.get("rank")), str(entry.get("attempt")), str(len(values)),
-                str(entry["step"][-1]) if entry.get("step") else "", fmt.number(values[-1]) if values else "",
-                fmt.number(min(numbers)) if numbers else "", fmt.number(max(numbers)) if numbers else "",
-                str(odd) if odd else "",
-            ]  # fmt: skip
+            yield _row(name, entry)
+
+
+def _row(name: str, entry: JsonObject) -> list[str]:
+    values = [_number(value) for value in entry.get("value") or []]
+    numbers = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    last_step = last_value = least = most = odd = ""
+    if entry.get("step"):
+        last_step = str(entry["step"][-1])
+    if values:
+        last_value = fmt.number(values[-1])
+    if numbers:
+        least = fmt.number(min(numbers))
+        most = fmt.number(max(numbers))
+    if len(numbers) < len(values):
+        odd = str(len(values) - len(numbers))
+    front = [name, str(entry.get("rank")), str(entry.get("attempt")), str(len(values))]
+    return [*front, last_step, last_value, least, most, odd]
+
+
+def _number(value: Any) -> Any:
+    """JSON has no NaN: it comes as a word."""
+    if isinstance(value, str):
+        return _SPECIAL.get(value, value)
+    return value

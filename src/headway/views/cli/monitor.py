@@ -64,17 +64,20 @@ def _serve(call: Call) -> int:
 
 def _asked(call: Call, before: monitor_settings.Listen | None) -> monitor_settings.Listen:
     text = call.get("address")
-    if not text and before is None:
+    if text:
+        address = remote_server.parse(text, "--address", listening=True)
+    elif before is not None:
+        address = before.address
+    else:
         raise UsageError(
             "hw monitor needs an address to listen at", "for example: hw monitor --address :10200"
         )
-    address = before.address if before else None
-    if text:
-        address = remote_server.parse(text, "--address", listening=True)
-    assert address is not None
-    names = [name.lower() for name in call.get("hosts") or []] or (before.names if before else [])
+    names = [name.lower() for name in call.get("hosts") or []]
+    if not names and before is not None:
+        names = before.names
     for name in names:
-        remote_server.parse(name if ":" in name else f"{name}:1", "--host")
+        with_port = name if ":" in name else f"{name}:1"
+        remote_server.parse(with_port, "--host")
     return monitor_settings.Listen(address, names)
 
 

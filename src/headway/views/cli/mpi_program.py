@@ -43,8 +43,11 @@ def find(command: Sequence[str], cwd: str, env: Mapping[str, str]) -> str | None
         program = shutil.which(program, path=env.get("PATH")) or program
     if _matches(os.path.join(cwd, program), _ELF, _LIBRARY):
         return command[0]
-    scripts = [word for word in command if word.endswith(".py")][:1]
-    return next((s for s in scripts if _matches(os.path.join(cwd, s), b"", _IMPORT)), None)
+    for word in command:
+        if word.endswith(".py"):
+            is_mpi = _matches(os.path.join(cwd, word), b"", _IMPORT)
+            return word if is_mpi else None
+    return None
 
 
 def _matches(path: str, start: bytes, pattern: re.Pattern[bytes]) -> bool:

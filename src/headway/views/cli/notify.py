@@ -29,7 +29,7 @@ def command(call: Call) -> int:
 def _test(call: Call) -> int:
     answer = call.source().post("/api/notify/test", {})
     results = answer["results"]
-    failed = [one for one in results if not one["ok"]]
+    failed = [result for result in results if not result["ok"]]
     if call.as_json:
         call.terminal.put_json(results)
         return 1 if failed or not results else 0
@@ -38,10 +38,14 @@ def _test(call: Call) -> int:
             "nobody would be told: no way to tell anybody is set", "\n".join(_hint(call, answer))
         )
     out = call.terminal.out
-    for one in results:
-        mark = out.style("sent", GREEN) if one["ok"] else out.style("failed", RED)
+    for result in results:
+        if result["ok"]:
+            mark = out.style("sent", GREEN)
+        else:
+            mark = out.style("failed", RED)
+        channel = out.safe(result["channel"])
         call.terminal.put(
-            f"{mark}  {out.safe(one['channel'])} {out.safe(one['to'])}: {out.safe(one['detail'])}"
+            f"{mark}  {channel} {out.safe(result['to'])}: {out.safe(result['detail'])}"
         )
     return 1 if failed else 0
 

@@ -125,19 +125,26 @@ def _name_lines(call: Call, answer: Answer, panel: Any) -> None:
     keys = answer["differs"][:4]
     jobs = list(dict.fromkeys(line.job for line in panel.lines))
     for line in panel.lines:
-        config = configs.get(line.job, {})
         words = [fmt.suffix(line.job)]
         if len(answer["jobs"]) > 1:
-            words += [
-                f"{key}={comparison.config_text(config[key])}" for key in keys if key in config
-            ]
+            config = configs.get(line.job, {})
+            for key in keys:
+                if key in config:
+                    words.append(f"{key}={comparison.config_text(config[key])}")
+
         of_job = [other for other in panel.lines if other.job == line.job]
-        if len({other.attempt for other in of_job}) > 1:
+        attempts = {other.attempt for other in of_job}
+        ranks = {other.rank for other in of_job}
+        if len(attempts) > 1:
             words.append(f"attempt {line.attempt}")
-        if len({other.rank for other in of_job}) > 1:
+        if len(ranks) > 1:
             words.append(f"rank {line.rank}")
         line.label = " ".join(words)
-        line.color = of_job.index(line) if len(jobs) == 1 else jobs.index(line.job)
+
+        if len(jobs) == 1:
+            line.color = of_job.index(line)
+        else:
+            line.color = jobs.index(line.job)
 
 
 def _group(call: Call, answer: Answer, panel: Any) -> None:
@@ -184,15 +191,18 @@ def _scales(call: Call, panel: Any) -> tuple[Any, Any]:
     from headway.views.plot import plot_axes
 
     axes = call.get("log") or ""
-    xs = [value for line in panel.lines for value in (float(line.x.min()), float(line.x.max()))]
-    ys = []
+    log_x = "x" in axes
+    log_y = "y" in axes
+    xs: list[float] = []
+    ys: list[float] = []
     for line in panel.lines:
+        xs += [float(line.x.min()), float(line.x.max())]
         for column in (line.y, line.low, line.high):
             if column is not None:
                 ys += [float(column.min()), float(column.max())]
-    log_y = "y" in axes
-    ys = [value for value in ys if not log_y or value > 0]
-    return plot_axes.scale(xs, log="x" in axes), plot_axes.scale(ys, log=log_y, pad=0.03)
+    if log_y:
+        ys = [value for value in ys if value > 0]
+    return plot_axes.scale(xs, log=log_x), plot_axes.scale(ys, log=log_y, pad=0.03)
 
 
 def _x_words(panel: Any) -> tuple[str, Callable[[float], str], Callable[..., list[float]]]:

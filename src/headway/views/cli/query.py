@@ -164,13 +164,18 @@ def _command_facts(job: JsonObject) -> list[tuple[str, str]]:
     roles = job.get("roles") or []
     if not roles:
         return [("command", fmt.shell_words([str(word) for word in job.get("command") or []]))]
-    names = [
-        role["name"] + (f" ×{role['instances']}" if role["instances"] > 1 else "") for role in roles
-    ]
+    names = []
+    for role in roles:
+        name = role["name"]
+        if role["instances"] > 1:
+            name += f" ×{role['instances']}"
+        names.append(name)
     cells = max(map(len, names))
-    words = [fmt.shell_words(role["command"]) for role in roles]
-    lines = [f"{name:<{cells}}  {command}" for name, command in zip(names, words, strict=True)]
-    return [("" if number else "roles", line) for number, line in enumerate(lines)]
+    facts: list[tuple[str, str]] = []
+    for name, role in zip(names, roles, strict=True):
+        head = "" if facts else "roles"  # above the first alone
+        facts.append((head, f"{name:<{cells}}  {fmt.shell_words(role['command'])}"))
+    return facts
 
 
 def _elapsed_words(job: JsonObject, now: datetime) -> str:
@@ -188,14 +193,15 @@ def _elapsed_words(job: JsonObject, now: datetime) -> str:
 
 def _way_words(job: JsonObject) -> str:
     """How the agents of the last attempt reach the server, where it is not simply its socket."""
-    tasks = (job.get("attempts") or [{}])[-1].get("tasks") or []
-    ways = sorted({str(task["way"]) for task in tasks if task.get("way")})
-    if not ways or ways == ["socket"]:
+    tasks = job_text.last_attempt(job).get("tasks") or []
+    ways = {str(task["way"]) for task in tasks if task.get("way")}
+    if not ways or ways == {"socket"}:
         return ""
-    troubles = sorted({str(task["way_trouble"]) for task in tasks if task.get("way_trouble")})
-    return " and ".join(job_text.WAYS.get(way, way) for way in ways) + (
-        f"; {troubles[0]}" if troubles else ""
-    )
+    words = " and ".join(job_text.WAYS.get(way, way) for way in sorted(ways))
+    troubles = [str(task["way_trouble"]) for task in tasks if task.get("way_trouble")]
+    if troubles:
+        words += f"; {min(troubles)}"
+    return words
 
 
 def _folder_words(folder: JsonObject) -> str:
@@ -213,16 +219,19 @@ def _attempt_lines(job: JsonObject, now: datetime) -> list[str]:
     retries = job.get("retries") or {}
     if len(attempts) < 2 and not retries.get("total"):
         return [words for words in map(_no_retry_words, attempts) if words]
-    lines = [f"{_retries_words(retries.get('total') or 0)}, {retries.get('counted')} counted"]
-    lines[0] += f" of {retries['max']}" if retries.get("max") else ""
-    for attempt in attempts[-_ATTEMPTS_MAX:]:
-        lines.append(_attempt_words(attempt, now))
+
+    head = f"{_retries_words(retries.get('total') or 0)}, {retries.get('counted')} counted"
+    if retries.get("max"):
+        head += f" of {retries['max']}"
+    lines = [head]
     if len(attempts) > _ATTEMPTS_MAX:
-        lines.insert(1, f"the first {len(attempts) - _ATTEMPTS_MAX} are in --json")
+        lines.append(f"the first {len(attempts) - _ATTEMPTS_MAX} are in --json")
+    lines += [_attempt_words(attempt, now) for attempt in attempts[-_ATTEMPTS_MAX:]]
+
     if retries.get("next_at") and job["state"] == "waiting":
-        lines.append(
-            f"{len(attempts) + 1}  next try {fmt.local_time(retries['next_at'], now)}: {retries.get('text')}"
-        )
+        when = fmt.local_time(retries["next_at"], now)
+        number = len(attempts) + 1
+        lines.append(f"{number}  next try {when}: {retries.get('text')}")
     return lines
 
 
@@ -232,20 +241,25 @@ def _retries_words(count: int) -> str:
 
 def _attempt_words(attempt: JsonObject, now: datetime) -> str:
     """`1  failed after 3 s on node1: exited with code 1 → retry 1 of 3`."""
-    started, ended = fmt.moment(attempt.get("started_at")), fmt.moment(attempt.get("ended_at"))
-    took = (
-        f" after {fmt.duration(((ended or now) - started).total_seconds())}"
-        if started and ended
-        else ""
-    )
-    nodes = sorted({str(task["node"]) for task in attempt.get("tasks") or [] if task.get("node")})
+    words = f"{attempt['number']}  {attempt['state']}"
+    started = fmt.moment(attempt.get("started_at"))
+    ended = fmt.moment(attempt.get("ended_at"))
+    if started and ended:
+        words += f" after {fmt.duration((ended - started).total_seconds())}"
+
+    tasks = attempt.get("tasks") or []
+    nodes = {str(task["node"]) for task in tasks if task.get("node")}
+    if nodes:
+        words += f" on {', '.join(sorted(nodes))}"
+
     cause = (attempt.get("cause") or {}).get("text")
-    words = f"{attempt['number']}  {attempt['state']}{took}" + (
-        f" on {', '.join(nodes)}" if nodes else ""
-    )
-    words += f": {cause}" if cause else ""
+    if cause:
+        words += f": {cause}"
+
     then = (attempt.get("retry") or {}).get("text") or _no_retry_words(attempt)
-    return words + (f" → {then}" if then else "")
+    if then:
+        words += f" → {then}"
+    return words
 
 
 def _no_retry_words(attempt: JsonObject) -> str:
@@ -288,15 +302,19 @@ def _reserved_words(job: JsonObject) -> str:
 
 def _code_words(provenance: JsonObject, snapshot: str | None) -> str:
     git = provenance.get("git") or {}
-    if not git.get("commit") and not snapshot:
+    commit = str(git.get("commit") or "")
+    if not commit and not snapshot:
         return ""
-    words = [
-        f"snapshot {snapshot[:12]}" if snapshot else "",
-        str(git.get("commit") or "")[:12],
-        str(git.get("branch") or ""),
-        "with uncommitted changes" if git.get("dirty") else "",
-    ]
-    return " · ".join(word for word in words if word)
+    words = []
+    if snapshot:
+        words.append(f"snapshot {snapshot[:12]}")
+    if commit:
+        words.append(commit[:12])
+    if git.get("branch"):
+        words.append(str(git["branch"]))
+    if git.get("dirty"):
+        words.append("with uncommitted changes")
+    return " · ".join(words)
 
 
 def _surroundings_words(provenance: JsonObject) -> str:
@@ -375,15 +393,22 @@ def _speed_words(group: list[JsonObject]) -> str:
     state = group[0].get("state")
     if state != "running":
         return f" · {state}"
-    since = [one["stalled_since"] for one in group if one.get("stalled_since")]
+    since = [rank["stalled_since"] for rank in group if rank.get("stalled_since")]
     if since:
         return f" · no step since {fmt.local_time(min(since), datetime.now().astimezone())}"
-    rates = [one["rate"] for one in group if one.get("rate") is not None]
-    left = [one["eta_s"] for one in group if one.get("eta_s") is not None]
-    show = fmt.size if group[0].get("source") == "folder" else fmt.number
-    return (f" · {show(sum(rates) / len(rates))}/s" if rates else "") + (
-        f" · {fmt.duration(max(left))} left" if left else ""
-    )
+
+    words = ""
+    rates = [rank["rate"] for rank in group if rank.get("rate") is not None]
+    if rates:
+        mean = sum(rates) / len(rates)
+        is_bytes = group[0].get("source") == "folder"
+        text = fmt.size(mean) if is_bytes else fmt.number(mean)
+        words += f" · {text}/s"
+
+    left = [rank["eta_s"] for rank in group if rank.get("eta_s") is not None]
+    if left:
+        words += f" · {fmt.duration(max(left))} left"
+    return words
 
 
 def _whole_usage(source: Source, job: JsonObject) -> JsonObject:
@@ -410,17 +435,24 @@ def _whole_usage(source: Source, job: JsonObject) -> JsonObject:
 
 def _usage_words(found: JsonObject) -> str:
     """The last sample, or means over the job's life: of one rank where there are several."""
-    each = " each" if (found.get("ranks") or 0) > 1 else ""
-    cpu, gpu = found.get("cpu_percent"), found.get("gpu_percent")
-    words = [f"cpu {cpu:.0f} %{each}"] if cpu is not None else []
-    words += (
-        [f"memory {fmt.size(found['memory_bytes'])}{each}"] if found.get("memory_bytes") else []
-    )
-    words += [f"gpu {gpu:.0f} %"] if gpu is not None else []
-    means = ["on average " + " · ".join(words)] if words and found.get("whole") else words
-    peak, rank = found.get("peak_memory_bytes"), found.get("peak_rank")
-    whose = f" (rank {rank})" if each and rank is not None else ""
-    return " · ".join([*means, *([f"peak {fmt.size(peak)}{whose}"] if peak else [])])
+    has_ranks = (found.get("ranks") or 0) > 1
+    each = " each" if has_ranks else ""
+    words = []
+    if found.get("cpu_percent") is not None:
+        words.append(f"cpu {found['cpu_percent']:.0f} %{each}")
+    if found.get("memory_bytes"):
+        words.append(f"memory {fmt.size(found['memory_bytes'])}{each}")
+    if found.get("gpu_percent") is not None:
+        words.append(f"gpu {found['gpu_percent']:.0f} %")
+    if words and found.get("whole"):
+        words[0] = f"on average {words[0]}"
+
+    if found.get("peak_memory_bytes"):
+        peak = f"peak {fmt.size(found['peak_memory_bytes'])}"
+        if has_ranks and found.get("peak_rank") is not None:
+            peak += f" (rank {found['peak_rank']})"
+        words.append(peak)
+    return " · ".join(words)
 
 
 def _brief(value: Any) -> str:
@@ -450,15 +482,22 @@ def _process_lines(job: JsonObject, out: Output, now: datetime) -> list[str]:
     if not found:
         return [_fact("processes", "none" if job["state"] in fmt.ENDED else "none yet")]
     columns = [
-        table.Column("rank", right=True, keep=table.ALWAYS), table.Column("task", factor=True),
-        table.Column("node", factor=True), table.Column("pid", right=True), table.Column("started", factor=True),
-        table.Column("took", right=True), table.Column("state", keep=table.ALWAYS), table.Column("end", keep=1),
-    ]  # fmt: skip
+        table.Column("rank", right=True, keep=table.ALWAYS),
+        table.Column("task", factor=True),
+        table.Column("node", factor=True),
+        table.Column("pid", right=True),
+        table.Column("started", factor=True),
+        table.Column("took", right=True),
+        table.Column("state", keep=table.ALWAYS),
+        table.Column("end", keep=1),
+    ]
     cells = [_process_cells(process, now) for process in found]
     if len(cells) > _PROCESSES_MAX and out.is_tty:
         columns, cells = _alike(columns, found, cells)
+
     rows = [[out.safe(cell) for cell in row] for row in cells]
-    above, lines = table.layout(columns, rows, out.columns - 4 if out.columns else None)
+    width = out.columns - 4 if out.columns else None
+    above, lines = table.layout(columns, rows, width)
     return [_fact("processes", above), *(f"    {line}" for line in lines)]
 
 
@@ -479,18 +518,26 @@ def _alike(
 
 
 def _process_cells(process: JsonObject, now: datetime) -> list[str]:
-    started, ended = fmt.moment(process.get("started_at")), fmt.moment(process.get("ended_at"))
-    took = ((ended or now) - started).total_seconds() if started else None
+    started = fmt.moment(process.get("started_at"))
+    ended = fmt.moment(process.get("ended_at"))
+    took = None
+    if started:
+        took = ((ended or now) - started).total_seconds()
     end = ""
     if process.get("exit_code") is not None or process.get("signal") is not None:
         end = fmt.exit_words(process.get("exit_code"), process.get("signal"))
     if process.get("reason") and end != fmt.exit_words(0, None):
         end += f", because: {process['reason']}"
     return [
-        str(process["rank"]), str(process.get("task") or ""), str(process.get("node") or ""),
-        str(process.get("pid") or ""), fmt.local_time(process.get("started_at"), now), fmt.clock(took),
-        str(process.get("state")), end,
-    ]  # fmt: skip
+        str(process["rank"]),
+        str(process.get("task") or ""),
+        str(process.get("node") or ""),
+        str(process.get("pid") or ""),
+        fmt.local_time(process.get("started_at"), now),
+        fmt.clock(took),
+        str(process.get("state")),
+        end,
+    ]
 
 
 def _log_lines(source: Source, job: JsonObject, out: Output, tail: int) -> list[str]:
@@ -556,16 +603,18 @@ def _brief_line(line: JsonObject, out: Output) -> JsonObject:
 
 def _path_lines(job: JsonObject, out: Output) -> list[str]:
     """Where every rank's log lies; on a terminal, of many ranks the folders only."""
-    found = [
-        (process["rank"], name, str(path))
-        for process in job_text.processes(job)
-        for name, path in (process.get("logs") or {}).items()
-        if path
-    ]
-    lines = [f"{rank:>4}  {name}  {path}" for rank, name, path in found]
+    lines = []
+    folders: dict[str, None] = {}
+    for process in job_text.processes(job):
+        for name, path in (process.get("logs") or {}).items():
+            if path:
+                lines.append(f"{process['rank']:>4}  {name}  {path}")
+                folders[str(path).rpartition("/")[0] + "/"] = None
+    if not lines:
+        return []
     if len(lines) > 2 * _PROCESSES_MAX and out.is_tty:
-        lines = list(dict.fromkeys(path.rpartition("/")[0] + "/" for _, _, path in found))
-    return [_fact("logs", ""), *(f"    {out.safe(line)}" for line in lines)] if lines else []
+        lines = list(folders)
+    return [_fact("logs", ""), *(f"    {out.safe(line)}" for line in lines)]
 
 
 def _fetch(call: Call, source: Source, job: JsonObject) -> None:

@@ -216,19 +216,16 @@ def _unset(spec: JsonObject, roles: list[JsonObject], env: dict[str, str]) -> li
 
 def _kept_here(call: Call, folders: list[JsonObject]) -> list[JsonObject]:
     """What a job would send stays on this machine; what it would mount is copied."""
-    sent = [folder for folder in folders if folder.get("target")]
+    copied = [{**folder, "mount": None, "options": []} for folder in folders]
+    sent = [folder for folder in copied if folder.get("target")]
     if not sent:
-        return [{**folder, "mount": None, "options": []} for folder in folders]
+        return copied
     import tempfile
 
     kept = tempfile.mkdtemp(prefix="headway-simulation-")
     names = ", ".join(f"./{folder['name']}" for folder in sent)
-    _say(
-        call,
-        f"left out here: nothing is sent; {names} {'goes' if len(sent) == 1 else 'go'} to {kept}",
-    )
-    changed = [{**folder, "mount": None, "options": []} for folder in folders]
-    return [
-        f if not f.get("target") else {**f, "target": os.path.join(kept, f["name"])}
-        for f in changed
-    ]
+    verb = "goes" if len(sent) == 1 else "go"
+    _say(call, f"left out here: nothing is sent; {names} {verb} to {kept}")
+    for folder in sent:
+        folder["target"] = os.path.join(kept, folder["name"])
+    return copied

@@ -20,16 +20,21 @@ def command(call: Call) -> int:
         raise UsageError("--json and --csv are different answers", "ask for one of them")
     source = call.source()
     ref = references.one(call, source)
-    found: list[Timing] = source.get(job_route(ref, "timings"))
+    timings: list[Timing] = source.get(job_route(ref, "timings"))
     rank = call.get("rank")
-    found = [one for one in found if rank is None or one.get("rank") == rank]
+    if rank is not None:
+        timings = [timing for timing in timings if timing.get("rank") == rank]
+
     if call.as_json:
-        call.terminal.put_json(found)
+        call.terminal.put_json(timings)
     elif call.get("csv"):
-        rows = [["" if one.get(key) is None else str(one[key]) for key in _KEYS] for one in found]
-        call.terminal.out.write(csv_text.to_csv([list(_KEYS), *rows]))
-    elif found:
-        call.terminal.out.write("\n".join(listing(found, call.terminal.out)) + "\n")
+        rows = [list(_KEYS)]
+        for timing in timings:
+            values = [timing.get(key) for key in _KEYS]
+            rows.append(["" if value is None else str(value) for value in values])
+        call.terminal.out.write(csv_text.to_csv(rows))
+    elif timings:
+        call.terminal.out.write("\n".join(listing(timings, call.terminal.out)) + "\n")
     else:
         call.terminal.say(
             f'{call.terminal.err.safe(ref)} has no timings; hw.timed("data") in the program makes them'

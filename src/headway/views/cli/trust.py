@@ -11,12 +11,16 @@ from headway.views.cli.dispatch import Call
 
 def command(call: Call) -> int:
     words = [*call.words, *(call.after or [])]
-    if words[:1] == ["remove"] and len(words) == 2:
+    if len(words) == 2 and words[0] == "remove":
         return _remove(call, _named(words[1]))
     if len(words) > 1 or words == ["remove"]:
         raise UsageError("hw trust takes one path, or: remove PATH", f"usage: {call.command.usage}")
     if words:
         return _add(call, _named(words[0]))
+    return _list(call)
+
+
+def _list(call: Call) -> int:
     known = trust.trusted()
     if call.as_json:
         call.terminal.put_json([{"path": path} for path in known])

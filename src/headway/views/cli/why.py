@@ -142,17 +142,21 @@ def _others(hypotheses: Sequence[JsonObject], out: Output) -> Iterator[str]:
 def _waiting(needs: JsonObject, waiting: JsonObject, out: Output) -> Iterator[str]:
     yield from _rows("needs", [waiting["needs"] or _asked(needs)], out)
     shown = waiting["free"][:NODES_MAX]
-    more = len(waiting["free"]) - len(shown)
-    free = " · ".join(_nodes(shown)) + (f" and {more} more" if more else "")
+    free = " · ".join(_nodes(shown)) + _and_more(len(waiting["free"]) - len(shown))
     yield from _rows("free", [line for line in (free, waiting["fit"]) if line], out)
     yield from _rows("limit", waiting["limits"], out)
     if waiting["ahead"]:
-        ids = [fmt.suffix(one) if "-" in one else one for one in waiting["ahead"]]
+        ids = [fmt.suffix(job) if "-" in job else job for job in waiting["ahead"]]
         names = list(waiting["ahead_words"] or ids)[:AHEAD_MAX]
-        more = len(waiting["ahead"]) - len(names)
-        yield from _rows("ahead", [", ".join(names) + (f" and {more} more" if more else "")], out)
-    yield from _rows("start", [waiting["start"]] if waiting["start"] else [], out)
+        more = _and_more(len(waiting["ahead"]) - len(names))
+        yield from _rows("ahead", [", ".join(names) + more], out)
+    if waiting["start"]:
+        yield from _rows("start", [waiting["start"]], out)
     yield from _rows("sooner", waiting["sooner"], out)
+
+
+def _and_more(count: int) -> str:
+    return f" and {count} more" if count else ""
 
 
 def _rows(name: str, lines: Sequence[str], out: Output) -> Iterator[str]:

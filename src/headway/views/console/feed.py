@@ -313,14 +313,17 @@ class JobsFeed(Feed):
         if self._away:
             self.source.reconnect()
         if self.refs or self.arrays:
-            return self._those(self.refs) + [
-                job for array in self.arrays for job in of_array(self.source, array)
-            ]
-        jobs = [job for job in self._open_jobs() if not fmt.is_over(job)]
+            chosen = self._those(self.refs)
+            for array in self.arrays:
+                chosen += of_array(self.source, array)
+            return chosen
+
+        live = [job for job in self._open_jobs() if not fmt.is_over(job)]
         if self.with_ended:
             listed = self.source.get("/api/jobs", [("limit", CONSOLE_ENDED_MAX)])
-            return jobs + [job for job in listed if fmt.is_over(job)]
-        return jobs + self._those(sorted(known - {str(job["id"]) for job in jobs}))
+            return live + [job for job in listed if fmt.is_over(job)]
+        ended_meanwhile = known - {str(job["id"]) for job in live}
+        return live + self._those(sorted(ended_meanwhile))
 
     def _those(self, job_ids: Sequence[str]) -> list[JsonObject]:
         found = []

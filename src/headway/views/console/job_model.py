@@ -134,16 +134,21 @@ class Model:
         for name, value in (answer.get("metrics") or {}).items():
             self._take_metric(str(name), value)
         if answer.get("progress") is not None:
-            self.progress = [one for one in answer["progress"] if isinstance(one, dict)]
+            self.progress = [bar for bar in answer["progress"] if isinstance(bar, dict)]
             self.memo.pop("bars", None)
         if isinstance(answer.get("usage"), dict):
-            self.usage = answer["usage"]
-            when = self._heard(self.usage.get("time"))
-            for name, value in self.usage.items():
-                number = real(value)
-                curve = self.usage_curves.setdefault(name, Curve()) if number is not None else None
-                if number is not None and curve is not None and when.timestamp() > curve.last_s:
-                    curve.add(when.timestamp(), number)
+            self._take_usage(answer["usage"])
+
+    def _take_usage(self, usage: JsonObject) -> None:
+        self.usage = usage
+        time_s = self._heard(usage.get("time")).timestamp()
+        for name, value in usage.items():
+            number = real(value)
+            if number is None:
+                continue
+            curve = self.usage_curves.setdefault(name, Curve())
+            if time_s > curve.last_s:
+                curve.add(time_s, number)
 
     def _take_metric(self, name: str, value: Any) -> None:
         if name not in self.metrics and len(self.metrics) >= _METRICS_MAX:
@@ -160,16 +165,19 @@ class Model:
         place.
         """
         for name, series in (found.get("metrics") or {}).items():
-            if series and (name in self.metrics or len(self.metrics) < _METRICS_MAX):
-                metric = self.metrics.setdefault(name, Metric())
-                metric.curve = _curve(series[-1])  # the last attempt's
-                metric.last = (
-                    metric.last
-                    if metric.last is not None
-                    else (series[-1].get("value") or [None])[-1]
-                )
+            if not series:
+                continue
+            if name not in self.metrics and len(self.metrics) >= _METRICS_MAX:
+                continue
+            last_attempt = series[-1]
+            metric = self.metrics.setdefault(name, Metric())
+            metric.curve = _curve(last_attempt)
+            values = last_attempt.get("value")
+            if metric.last is None and values:
+                metric.last = values[-1]
         for name, points in (found.get("usage") or {}).items():
             self.usage_curves[name] = _curve(points)
+
         below = self.log.end - (self.place.bottom or 0)
         if self.log.settle() and self.place.bottom is not None:
             self.place.bottom = max(self.log.end - below, self.log.first)
@@ -191,18 +199,19 @@ class Model:
         """A record of `logging`. What a handler of the user has printed is among the lines already."""
         if record.get("printed"):
             return
-        level, rank = record.get("levelno"), record.get("rank")
-        name = str(record.get("level") or "")
-        for number, part in enumerate(str(record.get("text") or "").split("\n")):
-            text = f"{name} {part}" if name and not number else part
-            whose = int(rank) if isinstance(rank, int) else -1
-            self.log.add(
-                text,
-                whose,
-                time=record.get("time"),
-                level=int(level) if isinstance(level, int) else None,
-            )
-        self._note_rank(record, str(record.get("text") or ""))
+        text = str(record.get("text") or "")
+        level = record.get("levelno")
+        if not isinstance(level, int):
+            level = None
+        rank = record.get("rank")
+        if not isinstance(rank, int):
+            rank = -1
+        first, *others = text.split("\n")
+        if record.get("level"):
+            first = f"{record['level']} {first}"
+        for line in (first, *others):
+            self.log.add(line, rank, time=record.get("time"), level=level)
+        self._note_rank(record, text)
 
     def _note_rank(self, line: JsonObject, text: str) -> None:
         rank, when = line.get("rank"), self._heard(line.get("time"))

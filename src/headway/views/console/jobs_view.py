@@ -101,14 +101,19 @@ class JobsView:
         return bool(answers)
 
     def take(self, jobs: list[Job]) -> None:
+        """Live jobs first, then ended ones, then ended ones that were shown before."""
         self.known = True
-        fresh = {str(job["id"]): job for job in jobs}
-        ended = [
-            one for one in self.jobs if one not in fresh and self.jobs[one]["state"] in fmt.ENDED
+        live: dict[str, Job] = {}
+        ended: dict[str, Job] = {}
+        for job in jobs:
+            group = ended if job["state"] in fmt.ENDED else live
+            group[str(job["id"])] = job
+        before = [
+            (job_id, job)
+            for job_id, job in self.jobs.items()
+            if job["state"] in fmt.ENDED and job_id not in live and job_id not in ended
         ]
-        kept = {one: self.jobs[one] for one in ended[:_ENDED_MAX]}
-        self.jobs = {one: job for one, job in fresh.items() if job["state"] not in fmt.ENDED}
-        self.jobs |= {one: job for one, job in fresh.items() if job["state"] in fmt.ENDED} | kept
+        self.jobs = {**live, **ended, **dict(before[:_ENDED_MAX])}
         self._arrange()
 
     def _arrange(self) -> None:
@@ -117,16 +122,21 @@ class JobsView:
         jobs = list(self.jobs.values())
         if place.text:
             jobs = [job for job in jobs if found_in(place.text, _searched(job, self.now))]
+
         orders = sort_orders(jobs)
-        if place.order in orders and place.order:
-            known = [job for job in jobs if orders[place.order](job) is not None]
-            unknown = [job for job in jobs if orders[place.order](job) is None]
-            known.sort(key=orders[place.order], reverse=place.descending)
+        if place.order and place.order in orders:
+            value = orders[place.order]
+            known = [job for job in jobs if value(job) is not None]
+            unknown = [job for job in jobs if value(job) is None]
+            known.sort(key=value, reverse=place.descending)
             jobs = known + unknown
         self.shown = jobs
+
         ids = [str(job["id"]) for job in jobs]
-        if place.chosen not in ids:
-            place.chosen = ids[0] if ids else ""
+        if not ids:
+            place.chosen = ""
+        elif place.chosen not in ids:
+            place.chosen = ids[0]
 
     def press(self, key: str) -> str | None:
         place = self.place
@@ -353,16 +363,22 @@ def _used(job: Job) -> tuple[str, str]:
 def _note(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "waiting":
+        words = f"waits for {fmt.clock(job_text.waited_s(job, now))}"
         why = job_text.waiting_words(job.get("waiting") or {}, now)
-        return f"waits for {fmt.clock(job_text.waited_s(job, now))}" + (f", {why}" if why else "")
+        return f"{words}, {why}" if why else words
     if state == "unknown" and not fmt.is_over(job):
         return job_text.heard_words(job, now)
     if state in ("failed", "held", "unknown"):
-        cause = job.get("cause") or job_text.last_attempt(job).get("cause") or {}
-        return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
-    if hung := health_text.health_words(job, now):
+        return _cause_words(job)
+    hung = health_text.health_words(job, now)
+    if hung:
         return hung
     return fmt.carried(job.get("progress"))
+
+
+def _cause_words(job: Job) -> str:
+    cause = job.get("cause") or job_text.last_attempt(job).get("cause") or {}
+    return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
 
 
 def _metric_names(jobs: list[Job]) -> list[str]:

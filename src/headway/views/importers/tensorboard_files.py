@@ -27,19 +27,23 @@ Record = tuple[tuple[str, ...], int, int, list[float]]
 
 def read_tensorboard(top: Path) -> Iterator[ImportedRun]:
     """Every folder below `top` that has event files."""
-    folders: dict[Path, list[Path]] = {}
-    if top.is_file() and "tfevents" in top.name:
-        folders[top.parent] = [top]
-    elif top.is_dir():
-        for place, inner, names in os.walk(top):
-            inner.sort()
-            found = [Path(place, name) for name in sorted(names) if "tfevents" in name]
-            if found:
-                folders[Path(place)] = found
+    folders = dict(_event_folders(top))
     if not folders:
         raise NotThisKind
     for folder, files in folders.items():
         yield read_run(top, folder, files)
+
+
+def _event_folders(top: Path) -> Iterator[tuple[Path, list[Path]]]:
+    if top.is_file():
+        if "tfevents" in top.name:
+            yield top.parent, [top]
+        return
+    for place, inner, names in os.walk(top):
+        inner.sort()
+        files = [Path(place, name) for name in sorted(names) if "tfevents" in name]
+        if files:
+            yield Path(place), files
 
 
 def read_run(top: Path, folder: Path, files: list[Path]) -> ImportedRun:

@@ -35,21 +35,17 @@ Row = tuple[tuple[str, ...], int, int, Sequence[float]]
 
 def read_wandb(top: Path) -> Iterator[ImportedRun]:
     """A `.wandb` file, a run's folder, or a folder with many of them."""
+    paths: list[Path] = []
     if top.is_file() and top.suffix == ".wandb":
         paths = [top]
     elif top.is_dir():
-        found = [
-            Path(place, name)
-            for place, _, names in os.walk(top)
-            for name in names
-            if name.endswith(".wandb")
-        ]
-        paths = sorted(path for path in found if not path.parent.is_symlink())
-    else:
-        paths = []
+        for place, _, names in os.walk(top):
+            if Path(place).is_symlink():  # `latest-run`
+                continue
+            paths += [Path(place, name) for name in names if name.endswith(".wandb")]
     if not paths:
         raise NotThisKind
-    for path in paths:
+    for path in sorted(paths):
         yield read_run(path, top)
 
 
@@ -171,7 +167,8 @@ class _Reader:
             run.tags = tags
 
     def _history(self, data: memoryview) -> None:
-        step, found = None, dict[str, Any]()
+        step = None
+        found: JsonObject = {}
         for number, value in Fields(data):
             if isinstance(value, int):
                 continue
@@ -180,27 +177,24 @@ class _Reader:
                 if item is not None:
                     found["/".join(key)] = item
             elif number == 2:
-                step = next(
-                    (
-                        signed(inner)
-                        for n, inner in Fields(value)
-                        if n == 1 and isinstance(inner, int)
-                    ),
-                    0,
-                )
-        told = found.pop("_step", None)
-        self.step = (
-            int(told) if isinstance(told, int | float) else self.step + 1 if step is None else step
-        )
+                step = _first_number(value)
+
+        logged_step = found.pop("_step", None)
+        if isinstance(logged_step, int | float):
+            self.step = int(logged_step)
+        elif step is not None:
+            self.step = step
+        else:
+            self.step += 1
+
+        time_ns = self.last_ns
         seconds = found.pop("_timestamp", None)
-        found.pop("_runtime", None)
-        time_ns = (
-            int(seconds * 1e9)
-            if isinstance(seconds, int | float) and 0 < seconds < 4e9
-            else self.last_ns
-        )
+        if isinstance(seconds, int | float) and 0 < seconds < 4e9:
+            time_ns = int(seconds * 1e9)
         self.last_ns = max(self.last_ns, time_ns)
-        flat = dict[str, float]()
+
+        found.pop("_runtime", None)
+        flat: dict[str, float] = {}
         for name, value in found.items():
             self._flatten(name, value, flat)
         if flat and -(2**62) <= self.step <= 2**62:
@@ -224,37 +218,31 @@ class _Reader:
             if isinstance(value, int):
                 continue
             key, item = _item(value)
-            if number == 1 and key and key != ["_wandb"]:
-                place = into
-                for word in key[:-1]:
-                    inner = place.get(word)
-                    place[word] = place = inner if isinstance(inner, dict) else {}
-                place[key[-1]] = item
-            elif number == 2 and key:
+            if not key:
+                continue
+            if number == 1 and key != ["_wandb"]:
+                _put(into, key, item)
+            elif number == 2:
                 into.pop(key[0], None)
 
     def _metric(self, data: memoryview) -> None:
         found: JsonObject = {"name": "", "x": None, "goal": None, "summary": []}
         for number, value in Fields(data):
-            if number == 8 and isinstance(value, int):
-                found["goal"] = _GOALS.get(value)
-            elif isinstance(value, int):
-                continue
+            if isinstance(value, int):
+                if number == 8:
+                    found["goal"] = _GOALS.get(value)
             elif number in (1, 2):
                 found["name"] = _text(value)
             elif number == 4:
                 found["x"] = _text(value)
             elif number == 7:
-                found["summary"] = [
-                    _SUMMARIES[n] for n, flag in Fields(value) if n in _SUMMARIES and flag
-                ]
-        if found["name"] and not found["name"].startswith("_"):
+                found["summary"] = _summaries(value)
+        name = found["name"]
+        if name and not name.startswith("_"):
             self.run.definitions.append(found)
 
     def _exit(self, data: memoryview) -> None:
-        code = next(
-            (signed(value) for n, value in Fields(data) if n == 1 and isinstance(value, int)), 0
-        )
+        code = _first_number(data)
         self.ended = True
         self.run.exit_code = code
         self.run.state = "succeeded" if code == 0 else "failed"
@@ -295,6 +283,31 @@ def _timestamp(value: memoryview) -> int:
                 (inner, nanos) if number == 1 else (seconds, inner if number == 2 else nanos)
             )
     return seconds * 10**9 + nanos if 0 < seconds < 4 * 10**9 else 0
+
+
+def _put(into: JsonObject, key: list[str], item: object) -> None:
+    """At its place in nested objects; what is no object in the way is replaced."""
+    for word in key[:-1]:
+        inner = into.get(word)
+        if not isinstance(inner, dict):
+            inner = {}
+            into[word] = inner
+        into = inner
+    into[key[-1]] = item
+
+
+def _summaries(data: memoryview) -> list[str]:
+    """How a metric is summed up: the names of the flags that are set."""
+    asked = [number for number, flag in Fields(data) if flag]
+    return [_SUMMARIES[number] for number in asked if number in _SUMMARIES]
+
+
+def _first_number(data: memoryview) -> int:
+    """The number in field 1 of a message; 0 is not written."""
+    for number, value in Fields(data):
+        if number == 1 and isinstance(value, int):
+            return signed(value)
+    return 0
 
 
 def _item(data: memoryview) -> tuple[list[str], Any]:

@@ -6,7 +6,7 @@ stay, so a few points are enough to know them. Called by `run` and `console.atte
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from headway.model.errors import HeadwayError
@@ -41,26 +41,33 @@ def ask(job: Job, get: Callable[[Callable[[Source], Any]], Any]) -> dict[str, Be
         return {}
     query = [("name", names), ("rank", 0), ("points", _POINTS), ("joined", "true")]
     try:
-        found = get(lambda source: source.get(job_route(str(job["id"]), "metrics"), query))
+        answer = get(lambda source: source.get(job_route(str(job["id"]), "metrics"), query))
     except HeadwayError:
         return {}
-    series: JsonObject = next(iter(found.values()), {}) if isinstance(found, dict) else {}
-    return {
-        name: best
-        for name, attempts in series.items()
-        if (best := _best(name, attempts)) is not None
-    }
+    if not isinstance(answer, dict):
+        return {}
+
+    found: dict[str, Best] = {}
+    series: JsonObject = next(iter(answer.values()), {})
+    for name, attempts in series.items():
+        best = _best(name, attempts)
+        if best is not None:
+            found[name] = best
+    return found
 
 
 def _best(name: str, attempts: list[JsonObject]) -> Best | None:
     choose = better(name)
-    known = [
-        Best(float(value), step)
-        for one in attempts
-        for value, step in zip(one.get("value") or [], one.get("step") or [], strict=False)
-        if isinstance(value, int | float) and math.isfinite(value)
-    ]
+    known = [point for attempt in attempts for point in _points(attempt)]
     if choose is None or not known:
         return None
-    found = choose(one.value for one in known)
-    return next(one for one in known if one.value == found)  # the first of equals
+    best = choose(point.value for point in known)
+    return next(point for point in known if point.value == best)  # the first of equals
+
+
+def _points(attempt: JsonObject) -> Iterator[Best]:
+    values = attempt.get("value") or []
+    steps = attempt.get("step") or []
+    for value, step in zip(values, steps, strict=False):
+        if isinstance(value, int | float) and math.isfinite(value):
+            yield Best(float(value), step)

@@ -82,17 +82,27 @@ def sort(answer: Answer, key: str | None, *, last: bool) -> list[Job]:
     """
     jobs: list[Job] = list(answer["jobs"])
     if key is None:
-        directed = [name for name in answer["metrics"] if answer["directions"].get(name)]
-        if not directed:
-            return jobs
-        key = directed[0]
-    name, reverse = (key[1:], True) if key.startswith("-") else (key, False)
-    read = _reader(answer, name, last=last)
+        key = _first_directed(answer)
+    if key is None:
+        return jobs
+    name = key.removeprefix("-")
+    reverse = key.startswith("-")
     if name in answer["metrics"] and answer["directions"].get(name) == "max":
         reverse = not reverse
+
+    read = _reader(answer, name, last=last)
     known = [job for job in jobs if read(job) is not None]
+    unknown = [job for job in jobs if read(job) is None]
     known.sort(key=lambda job: _order(read(job)), reverse=reverse)
-    return [*known, *(job for job in jobs if read(job) is None)]
+    return known + unknown
+
+
+def _first_directed(answer: Answer) -> str | None:
+    """The first metric of which is known whether more or less of it is better."""
+    for name in answer["metrics"]:
+        if answer["directions"].get(name):
+            return str(name)
+    return None
 
 
 def _reader(answer: Answer, name: str, *, last: bool) -> Callable[[Job], Any]:
@@ -179,8 +189,10 @@ class Group(NamedTuple):
 
 def group_keys(answer: Answer, text: str) -> list[str]:
     """`lr,opt`, or `!seed,host`: every key that differs but these."""
-    negated = text.startswith("!")
-    keys = [key.strip() for key in text.removeprefix("!").split(",") if key.strip()]
+    words = [word.strip() for word in text.removeprefix("!").split(",")]
+    keys = [word for word in words if word]
+    if not keys:
+        raise UsageError("--group needs config keys", "for example: --group lr or --group '!seed'")
     known = [*answer["differs"], *answer["equal"]]
     for key in keys:
         if key not in known:
@@ -188,9 +200,9 @@ def group_keys(answer: Answer, text: str) -> list[str]:
                 f'--group: no job has the config key "{key[:60]}"' + did_you_mean(key, known),
                 "keys that differ: " + (", ".join(answer["differs"][:12]) or "none"),
             )
-    if not keys:
-        raise UsageError("--group needs config keys", "for example: --group lr or --group '!seed'")
-    return [key for key in answer["differs"] if key not in keys] if negated else keys
+    if text.startswith("!"):
+        return [key for key in answer["differs"] if key not in keys]
+    return keys
 
 
 def grouped(answer: Answer, keys: Sequence[str], jobs: Sequence[Job], *, last: bool) -> list[Group]:
@@ -199,31 +211,38 @@ def grouped(answer: Answer, keys: Sequence[str], jobs: Sequence[Job], *, last: b
     for job in jobs:
         label = tuple(repr(job["config"].get(key)) for key in keys)
         members.setdefault(label, []).append(job)
+
     groups = []
-    for some in members.values():
+    for group in members.values():
         metrics: dict[str, Spread] = {}
         for name in answer["metrics"]:
-            found = [value_of(job["metrics"].get(name), last=last) for job in some]
+            found = [value_of(job["metrics"].get(name), last=last) for job in group]
             values = [value for value in found if value is not None]
             if values:
-                std = statistics.stdev(values) if len(values) > 1 else None
-                mean = statistics.fmean(values)
-                metrics[name] = Spread(mean, std, min(values), max(values), len(values))
-        groups.append(Group({key: some[0]["config"].get(key) for key in keys}, some, metrics))
+                metrics[name] = _spread(values)
+        config = {key: group[0]["config"].get(key) for key in keys}
+        groups.append(Group(config, group, metrics))
     return groups
 
 
+def _spread(values: list[float]) -> Spread:
+    std = None
+    if len(values) > 1:
+        std = statistics.stdev(values)
+    return Spread(statistics.fmean(values), std, min(values), max(values), len(values))
+
+
 def sort_groups(answer: Answer, groups: list[Group], key: str | None) -> list[Group]:
-    directed = [name for name in answer["metrics"] if answer["directions"].get(name)]
-    name = (key or (directed[0] if directed else "")).removeprefix("-")
+    name = (key or _first_directed(answer) or "").removeprefix("-")
     if name not in answer["metrics"]:
         return groups  # as their first jobs were sorted
     highest_first = answer["directions"].get(name) == "max"
     if key is not None and key.startswith("-"):
         highest_first = not highest_first
     known = [group for group in groups if name in group.metrics]
+    unknown = [group for group in groups if name not in group.metrics]
     known.sort(key=lambda group: group.metrics[name].mean, reverse=highest_first)
-    return [*known, *(group for group in groups if name not in group.metrics)]
+    return known + unknown
 
 
 def spread_text(spread: Spread | None) -> str:

@@ -48,22 +48,27 @@ def _state_words(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "unknown":
         since = fmt.local_time(job.get("state_since"), now)
-        return (
-            f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
-        )
+        heard = fmt.duration(fmt.age_s(heard_at(job), now))
+        return f"unknown since {since}, last heard {heard} ago"
     if state == "waiting":
-        why = (
-            waiting_words(waiting_of(job), now)
-            or f"in the queue (hw why {fmt.suffix(str(job['id']))})"
-        )
+        why = waiting_words(waiting_of(job), now)
+        if not why:
+            why = f"in the queue (hw why {fmt.suffix(str(job['id']))})"
         return f"waiting for {fmt.duration(waited_s(job, now))}, {why}"
     if state == "held" and (job.get("hold") or {}).get("until"):
         return f"held until {fmt.local_time(job['hold']['until'], now)}"
     if state in fmt.ENDED:
-        return f"{state} after {fmt.duration(lasted_s(job))}" if job.get("started_at") else state
-    words = f"{state} {fmt.clock(job['elapsed_s'])}" if job.get("elapsed_s") else state
+        if job.get("started_at"):
+            return f"{state} after {fmt.duration(lasted_s(job))}"
+        return state
+
+    words = state
+    if job.get("elapsed_s"):
+        words += f" {fmt.clock(job['elapsed_s'])}"
     carried = fmt.carried(job.get("progress"))
-    return f"{words}, {carried}" if carried else words
+    if carried:
+        words += f", {carried}"
+    return words
 
 
 def waiting_words(waiting: JsonObject, now: datetime) -> str:
@@ -72,19 +77,20 @@ def waiting_words(waiting: JsonObject, now: datetime) -> str:
     """
     if waiting.get("next_at"):
         when = fmt.moment(waiting["next_at"])
-        due = when is None or when <= now
-        return f"attempt {waiting.get('attempt')} " + (
-            "is due" if due else f"at {fmt.local_time(waiting['next_at'], now)}"
-        )
+        if when is None or when <= now:
+            return f"attempt {waiting.get('attempt')} is due"
+        return f"attempt {waiting.get('attempt')} at {fmt.local_time(waiting['next_at'], now)}"
     names = [fmt.suffix(str(name)) for name in waiting.get("after") or []]
-    more = f" and {len(names) - _AFTER_SHOWN} more" if len(names) > _AFTER_SHOWN else ""
     if names:
-        return f"after {', '.join(names[:_AFTER_SHOWN])}{more}"
+        words = f"after {', '.join(names[:_AFTER_SHOWN])}"
+        if len(names) > _AFTER_SHOWN:
+            words += f" and {len(names) - _AFTER_SHOWN} more"
+        return words
     if waiting.get("reason"):
         return str(waiting["reason"])
-    before = waiting.get("ahead")
-    if isinstance(before, int):
-        return f"{before:,} ahead" if before else "next"
+    ahead = waiting.get("ahead")
+    if isinstance(ahead, int):
+        return f"{ahead:,} ahead" if ahead else "next"
     return str(waiting.get("word") or "")
 
 
@@ -402,18 +408,16 @@ def ran_s(job: Job, now: datetime) -> float:
     """
     total = 0.0
     for attempt in job.get("attempts") or []:
-        found = [
-            process
-            for task in attempt.get("tasks") or []
-            for process in task.get("processes") or []
-        ]
-        starts = [begun for process in found if (begun := fmt.moment(process.get("started_at")))]
-        ends = [
-            fmt.moment(process.get("ended_at")) or now
-            for process in found
-            if process.get("started_at")
-        ]
-        total += max(0.0, (max(ends) - min(starts)).total_seconds()) if starts else 0.0
+        starts = []
+        ends = []
+        for task in attempt.get("tasks") or []:
+            for process in task.get("processes") or []:
+                started = fmt.moment(process.get("started_at"))
+                if started:
+                    starts.append(started)
+                    ends.append(fmt.moment(process.get("ended_at")) or now)
+        if starts:
+            total += max(0.0, (max(ends) - min(starts)).total_seconds())
     return total
 
 
@@ -524,22 +528,31 @@ def first_failure(job: Job, events: list[Event]) -> JsonObject | None:
     """The process that failed first by itself (capability 40), with its uncaught exception if it
     told of one.
     """
-    number = last_attempt(job).get("number")
-    mine = [e for e in events if e.get("attempt") in (None, number)]
-    known = _with_exits(processes(job), mine)
-    cause = last_attempt(job).get("cause") or {}
+    attempt = last_attempt(job)
+    cause = attempt.get("cause") or {}
     if job.get("state") == "stopped" and cause.get("cause") == "cancelled":
         return None  # how its processes took the request is no failure
+    of_attempt = [
+        event for event in events if event.get("attempt") in (None, attempt.get("number"))
+    ]
+    known = _with_exits(processes(job), of_attempt)
+
     rank = cause.get("rank")
     if rank is None:
-        failed = [p for p in known if _failed_by_itself(p)]
-        failed.sort(key=lambda p: str(p.get("ended_at") or "~"))
-        rank = failed[0]["rank"] if failed else None
+        failed = [process for process in known if _failed_by_itself(process)]
+        if not failed:
+            return None
+        # one whose end is not known comes after all others
+        first = min(failed, key=lambda process: str(process.get("ended_at") or "~"))
+        rank = first["rank"]
     if rank is None:
         return None
-    found = next((p for p in known if p.get("rank") == rank), {"rank": rank})
-    exception = found.get("exception") or _exception_of(mine, rank)
-    return {**found, "exception": exception if _counts(exception, cause) else None}
+
+    found = next((process for process in known if process.get("rank") == rank), {"rank": rank})
+    exception = found.get("exception") or _exception_of(of_attempt, rank)
+    if not _counts(exception, cause):
+        exception = None
+    return {**found, "exception": exception}
 
 
 def _counts(exception: JsonObject | None, cause: JsonObject) -> bool:

@@ -114,13 +114,18 @@ class _Table:
         then cut columns, the last one first.
         """
         for i in reversed(range(len(self.columns))):
-            if self._total() > columns_max and not self.columns[i].keep and self._is_sparse(i):
+            is_optional = not self.columns[i].keep and self._is_sparse(i)
+            if is_optional and self._total() > columns_max:
                 self._drop(i)
+
         while self._total() - self._spare() > columns_max:
             keeps = [column.keep for column in self.columns]
-            if min(keeps, default=ALWAYS) >= ALWAYS:
+            least = min(keeps, default=ALWAYS)
+            if least >= ALWAYS:
                 break
-            self._drop(max(i for i, keep in enumerate(keeps) if keep == min(keeps)))
+            last_of_least = max(i for i, keep in enumerate(keeps) if keep == least)
+            self._drop(last_of_least)
+
         over = self._total() - columns_max
         for i in reversed(range(len(self.columns))):
             cut = min(max(over, 0), max(self.widths[i] - _CELLS_MIN, 0))

@@ -238,19 +238,20 @@ def _hang(members: list[Track], rows: list[Object], colours: dict[tuple[Any, ...
     top.
     """
     known = {(track.attempt, track.pid) for track in members}
-    below: dict[tuple[int, int | None], list[Track]] = {}
+    children: dict[tuple[int, int | None], list[Track]] = {}
     for track in members:
-        above = (track.attempt, track.ppid)
-        top = above not in known or track.ppid == track.pid
-        below.setdefault((track.attempt, None) if top else above, []).append(track)
+        parent: tuple[int, int | None] = (track.attempt, track.ppid)
+        if parent not in known or track.ppid == track.pid:
+            parent = (track.attempt, None)
+        children.setdefault(parent, []).append(track)
+
     for attempt in sorted({track.attempt for track in members}):
-        waiting = [(track, 2) for track in reversed(below.pop((attempt, None), []))]
+        waiting = [(track, 2) for track in reversed(children.pop((attempt, None), []))]
         while waiting:
             track, depth = waiting.pop()
             rows.append(_row(track, depth, _colour(colours, track)))
-            waiting += [
-                (child, depth + 1) for child in reversed(below.pop((attempt, track.pid), []))
-            ]
+            for child in reversed(children.pop((attempt, track.pid), [])):
+                waiting.append((child, depth + 1))
 
 
 def _colour(colours: dict[tuple[Any, ...], int], track: Track) -> int:

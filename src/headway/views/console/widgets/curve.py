@@ -74,11 +74,19 @@ def blocks(
     if len(values) > columns:
         bounds = [round(i * len(values) / columns) for i in range(columns + 1)]
         values = [sum(values[a:b]) / (b - a) for a, b in pairwise(bounds)]
-    low = min(values) if low is None else low
-    high = max(values) if high is None else max(high, *values)
+    if low is None:
+        low = min(values)
+    if high is None:
+        high = max(values)
+    else:
+        high = max(high, *values)
     if not high > low:
         return ""  # a value that never changes needs no curve
-    scale = (len(_BLOCKS) - 1) / (high - low)
-    return "".join(
-        _BLOCKS[min(max(round((value - low) * scale), 0), len(_BLOCKS) - 1)] for value in values
-    )
+
+    top = len(_BLOCKS) - 1
+    scale = top / (high - low)
+    characters = []
+    for value in values:
+        level = round((value - low) * scale)
+        characters.append(_BLOCKS[min(max(level, 0), top)])
+    return "".join(characters)

@@ -84,13 +84,18 @@ def tail(model: Model, columns: int, rows: int) -> list[Line]:
 
 def _nothing(model: Model) -> str:
     choice = model.log.choice
-    if model.log.total and (choice.text or choice.rank is not None or choice.level):
-        return f"  none of the last {fmt.plural(len(model.log.kept), 'line')} is like that; esc shows all"
+    is_narrowed = choice.text or choice.rank is not None or choice.level
+    if model.log.total and is_narrowed:
+        kept = fmt.plural(len(model.log.kept), "line")
+        return f"  none of the last {kept} is like that; esc shows all"
     if model.state == "waiting":
-        why = str((model.job.get("waiting") or {}).get("reason") or "")
-        reason = display.line(why) if why else f"hw why {fmt.suffix(model.job_id)} says for what"
-        return f"  it waits: {reason}"
-    return "  nothing was written" + ("" if model.state in fmt.ENDED else " yet")
+        why = (model.job.get("waiting") or {}).get("reason")
+        if why:
+            return f"  it waits: {display.line(str(why))}"
+        return f"  it waits: hw why {fmt.suffix(model.job_id)} says for what"
+    if model.state in fmt.ENDED:
+        return "  nothing was written"
+    return "  nothing was written yet"
 
 
 def who_columns(ranks: int) -> int:

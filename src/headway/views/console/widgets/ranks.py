@@ -76,20 +76,21 @@ def standings(model: Model) -> list[Standing]:
 
 
 def _standing(rank: int, process: JsonObject, model: Model, started: datetime) -> Standing:
-    found = model.exits.get(rank, process)
     if rank in model.exits or process.get("ended_at"):
-        code, signal = found.get("exit_code"), found.get("signal")
-        if (code, signal) == (0, None):
+        ended = model.exits.get(rank, process)
+        code = ended.get("exit_code")
+        signal = ended.get("signal")
+        if code == 0 and signal is None:
             return Standing(rank, "ended", 3, DIM)
         return Standing(rank, f"failed ({fmt.exit_words(code, signal)})", 0, RED)
+
     wrote = model.wrote.get(rank)
     silent_s = (model.judged_at - (wrote or started)).total_seconds()
     if silent_s < _QUIET_S:
         return Standing(rank, "write" if wrote else "have not written yet", 4)
     age_s = max((age for age in _AGES_S if age <= silent_s), default=_AGES_S[0])
-    return Standing(
-        rank, f"quiet for over {_age(age_s)}", 2, YELLOW if len(model.wrote) > 1 else ""
-    )
+    colour = YELLOW if len(model.wrote) > 1 else ""
+    return Standing(rank, f"quiet for over {_age(age_s)}", 2, colour)
 
 
 def _age(seconds: int) -> str:
