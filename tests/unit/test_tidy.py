@@ -142,9 +142,7 @@ def test_a_blanket_handler_gives_its_reason() -> None:
     problems = []
     for name in python_files("src/"):
         handlers = [
-            node
-            for node in nodes(name)
-            if isinstance(node, ast.ExceptHandler) and is_blanket(node)
+            node for node in nodes(name) if isinstance(node, ast.ExceptHandler) and is_blanket(node)
         ]
         commented = comment_lines(name) if handlers else set()
         for node in handlers:
