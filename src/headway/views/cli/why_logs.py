@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from headway.diagnose import flight_recorder
 from headway.diagnose.evidence import Evidence
 from headway.diagnose.reader import read_stream
 from headway.diagnose.runner import Diagnosis, diagnose
 from headway.model.errors import UsageError
+from headway.model.finding import Finding
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.views.cli.dispatch import Call
 from headway.views.text.terminal import BOLD, DIM, Output
@@ -26,15 +28,62 @@ def command(call: Call) -> int:
         raise UsageError(
             "hw why --logs needs the files to read", "for example: hw why --logs slurm-1234.out"
         )
-    streams = [read_stream(name, _chunks(path)) for name, path in _names(paths)]
+    named = list(_names(paths))
+    dumps = [_dump(name, path) for name, path in named if _is_dump(path)]
+    streams = [read_stream(name, _chunks(path)) for name, path in named if not _is_dump(path)]
     exit_code = call.get("exit_code")
     found = diagnose(Evidence(streams=streams, exit_code=exit_code, signal=call.get("signal")))
+    if dumps:
+        found = _with_dumps(found, dumps)
     if call.as_json:
         call.terminal.put_json(as_json(found))
     else:
         out = call.terminal.out
         out.write("\n".join(listing(found, out)) + "\n")
     return 0
+
+
+def _is_dump(path: str) -> bool:
+    """What PyTorch's flight recorder writes when a collective does not end."""
+    if path == "-":
+        return False
+    try:
+        with open(path, "rb") as file:
+            return flight_recorder.is_dump(file.read(4096))
+    except OSError:
+        return False  # told where it is read
+
+
+def _dump(name: str, path: str) -> flight_recorder.Dump:
+    try:
+        with open(path, "rb") as file:
+            return flight_recorder.read(name, file.read(flight_recorder.BYTES_MAX + 1))
+    except flight_recorder.NoDumpError as error:
+        raise UsageError(f"{path} is no dump of PyTorch's flight recorder: {error}") from None
+
+
+def _with_dumps(found: Diagnosis, dumps: Sequence[flight_recorder.Dump]) -> Diagnosis:
+    """Who is missing in a collective says more than the time-out that followed from it."""
+    missing = flight_recorder.judge(dumps)
+    if missing is None:
+        if found.findings:
+            return found
+        return Diagnosis(
+            f"the {len(dumps)} dumps agree: no rank is missing in any collective", [], []
+        )
+    finding = Finding(
+        missing.cause,
+        "user" if missing.cause == "collective_divergence" else "system",
+        missing.text,
+        rank=missing.rank,
+        advice="look at what that rank does instead; while it runs: hw stacks ID",
+        evidence=[
+            {"stream": dumps[0].name, "offset": None, "line": None, "text": text}
+            for text in missing.evidence
+        ],
+        confidence=missing.confidence,
+    )
+    return Diagnosis(missing.text, [finding], found.findings[:1], found.fingerprint)
 
 
 def as_json(found: Diagnosis) -> JsonObject:
