@@ -26,6 +26,7 @@ CASES = {
     "sampler": "sampling the usage of 16 processes each second, beside psutil and wandb",
     "see": "from print() to hw logs -f and to the live view, and what that costs",
     "page": "the page in Chromium: 100,000 jobs, 3,000 metrics, a million points, 10 M lines",
+    "watch": "what looking after ranks costs them; stacks of 64 ranks; merge of 10,000 stacks",
     "agents": "64 agents of 8 ranks with 10 records a second each",
 }
 

@@ -44,7 +44,10 @@ def test_a_waiting_job_says_when_it_starts_from_what_like_jobs_took(
     first = hw.submit("--name", "t", "python3", name)
     hw.wait_state(first, "running")
     waits = hw.submit("--name", "t", "python3", name)
-    found = hw.json("why", waits)["waiting"]
+    told = hw.json("why", waits)
+    finding, found = told["findings"][0], told["waiting"]
+    assert finding["cause"] == "waits_limit" and finding["text"] == told["verdict"]
+    assert finding["advice"].startswith("hw config set max_running 2")
     assert "not known" in found["start"] and found["start_ns"] is None
     assert "max_running 2" in found["sooner"][0]
     (tmp_path / "go").touch()

@@ -61,11 +61,14 @@ def test_a_job_in_the_queue_here_says_what_would_let_it_start_sooner() -> None:
     running = [job(1, 0.0, cpus=6)]
     told = explain(job(9, cpus=4), [*running], NODE, 16)
     assert told.sooner == (f"{'--cpus 2':<30} would start now",)
+    assert told.cause == "resources"
     full = explain(job(9), [job(1, 0.0)], NODE, 1)
+    assert full.cause == "limit"
     assert "max_running 2" in full.sooner[0]
     ahead = explain(job(9), [job(3, priority=4)], NODE, 8)
     assert "--priority 5" in ahead.sooner[0]
-    assert ahead.ahead_words == ("00003 (priority 4)",)
+    assert ahead.ahead_words == ("00003 (priority 4)",) and ahead.cause == "queue"
+    assert explain(job(9), [], NODE, 8).cause == "starting"
 
 
 def test_forecasts_are_kept_and_counted_against_the_real_start(home: Path) -> None:

@@ -235,6 +235,8 @@ class Waiting:
     start: str = ""  # the forecast, and where it comes from
     start_ns: int | None = None  # the same as a moment; None: there is none
     ahead_words: tuple[str, ...] = ()  # the same jobs as `ahead`, with what they ask for
+    # one of `resources queue limit dependency pause held never unreachable starting`
+    cause: str = "queue"
 
 
 class Engine(Protocol):

@@ -3,6 +3,7 @@
 import time
 from dataclasses import asdict
 
+from headway.engines.protocol import Waiting
 from headway.model.job import Attempt, Job, State
 from headway.model.json_types import JsonObject
 from headway.server import contract
@@ -10,6 +11,7 @@ from headway.server.app import Route
 from headway.server.health import report
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
+from headway.store.jsonform import iso
 
 
 async def why(call: Call) -> Reply:
@@ -23,6 +25,8 @@ async def why(call: Call) -> Reply:
     if job.state is State.RUNNING:
         now = await report.running(call.services, job)
     found = [*now["findings"], *_findings(job)]
+    if waiting is not None:
+        found.insert(0, _waiting_finding(job, waiting))
     verdict = _verdict(job)
     if now["findings"]:
         verdict = now["findings"][0]["text"]
@@ -36,6 +40,27 @@ async def why(call: Call) -> Reply:
             "waiting": None if waiting is None else asdict(waiting), "needs": _needs(job),
         }
     )  # fmt: skip
+
+
+def _waiting_finding(job: Job, waiting: Waiting) -> JsonObject:
+    """Why it waits, in the form of every other finding, whatever engine says it."""
+    said = [waiting.needs, waiting.fit, *waiting.limits, waiting.start]
+    if waiting.ahead:
+        said.append(f"{len(waiting.ahead)} ahead: {', '.join(waiting.ahead[:5])}")
+    return {
+        "cause": f"waits_{waiting.cause}",
+        "class": "user" if waiting.cause in ("never", "held", "dependency") else "resource",
+        "confidence": 1.0,
+        "task": None,
+        "rank": None,
+        "node": None,
+        "attempt": job.attempts[-1].number if job.attempts else None,
+        "text": waiting.reason,
+        "evidence": [{"stream": "queue", "offset": None, "text": text} for text in said if text],
+        "advice": " ".join(waiting.sooner[0].split()) if waiting.sooner else None,
+        "retry": None,
+        "since": iso(job.state_since_ns),
+    }
 
 
 def _verdict(job: Job) -> str | None:

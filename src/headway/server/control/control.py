@@ -489,7 +489,8 @@ class Control(Loop):
         """Why a job waits: its engine says it, or, as long as it is in our own queue, we do."""
         engine = self._engine_or_none(job.spec)
         if engine is None:
-            return Waiting(f"the cluster {job.spec.cluster} is not configured any more")
+            gone = f"the cluster {job.spec.cluster} is not configured any more"
+            return Waiting(gone, cause="never")
         engine_id = job.attempts[-1].engine_id if job.attempts and not job.between_tries else None
         if engine_id is not None:
             found = await self._calls.run(
@@ -500,15 +501,17 @@ class Control(Loop):
             history = await self._calls.run("the store", self._forecasts, job.spec.place)
             return replace(found, start=f"{found.start}; {forecast.record_words(history)}")
         if trouble := self._retry.why(job.uuid):
-            return Waiting(f"it could not be started: {trouble}; it is tried again by itself")
+            tried = f"it could not be started: {trouble}; it is tried again by itself"
+            return Waiting(tried, cause="pause")
         try:
             nodes = await self._calls.run(
                 f"capacity of {job.spec.cluster}", survey.capacity_of(engine)
             )
         except UnreachableError as error:
-            return Waiting(
+            away = (
                 f"{job.spec.cluster} is not reached: {error.message}; it starts when that is over"
             )
+            return Waiting(away, cause="unreachable")
         jobs = await self._calls.run("the store", self._open_jobs)
         wanted = {uuid for one in (job, *jobs) for uuid in one.spec.after}
         needed = await self._calls.run("the store", engine_calls.states_of, self._store, wanted)

@@ -297,6 +297,8 @@ def _watch(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> 
     again = False
     if state is State.RUNNING and _is_held(attempt):
         # it is let go for the next attempt; only the last one is held
+        if _awaits_diagnosis(job, attempt, seen):
+            return [*actions, Diagnose(job.pk, attempt.number, _exit_at(job, attempt, seen))]
         again = _decide(job, attempt, seen).do != NO
         state = State.RUNNING if again else State.HELD
     if state != job.state:
@@ -315,24 +317,20 @@ def _is_held(attempt: Attempt) -> bool:
 
 
 def _hold(job: Job, attempt: Attempt, seen: Seen) -> SetState:
-    end = _exit_of(job, attempt)
-    finding = explain_exit(end)
-    since = max(seen.now_ns, job.state_since_ns)
-    started = job.started_ns or _started_ns(job, attempt, seen.now_ns)
-    cause = finding.as_cause() if finding else None
-    begun = _started_ns(job, attempt, seen.now_ns)
-    return SetState(
+    end, finding = _verdict(job, attempt, seen)
+    held = SetState(
         job.pk,
         attempt.number,
         State.HELD,
-        since,
-        started,
+        max(seen.now_ns, job.state_since_ns),
+        job.started_ns or _started_ns(job, attempt, seen.now_ns),
         None,
         end.exit_code,
         end.signal,
-        cause,
-        begun,
+        finding.as_cause() if finding else None,
+        _started_ns(job, attempt, seen.now_ns),
     )
+    return _with_findings(held, attempt, finding, seen)
 
 
 def _is_silent(job: Job, attempt: Attempt, seen: Seen) -> bool:

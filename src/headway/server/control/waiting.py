@@ -25,7 +25,7 @@ def explain(
     free = tuple(_left(node, here) for node in nodes)
     back = held_back(job, needed or {}, now_ns)
     if back is not None:
-        return Waiting(back, (), free)
+        return Waiting(back, (), free, cause="pause" if job.between_tries else "dependency")
     mine = (-job.spec.priority, job.submitted_ns, job.pk)
     rest_s = {other.attempts[-1].key: _rest_s(other, now_ns) for other in others if other.attempts}
     before = queue.order(others, needed, rest_s)
@@ -39,15 +39,29 @@ def explain(
             start = "how long the jobs in its way take is not known: they have no progress bar, no time limit, and no past"
         else:
             start, start_ns = forecast.words(seen, history or forecast.History(), now_ns)
+    reasons = list(_reasons(job, running, free, ids, limit))
     return Waiting(
-        "; ".join(_reasons(job, running, free, ids, limit)),
+        "; ".join(reasons),
         ids,
         free,
+        cause=_cause(reasons),
         sooner=tuple(_sooner(job, free, ahead, running, limit)),
         start=start,
         start_ns=start_ns,
         ahead_words=tuple(f"{one.id.rpartition('-')[2]} ({_asked(one)})" for one in ahead),
     )
+
+
+def _cause(reasons: Sequence[str]) -> str:
+    """The one that stands first, as all engines call it."""
+    for word, cause in (
+        ("(max_running)", "limit"),
+        ("it asks for", "resources"),
+        ("about to", "starting"),
+    ):
+        if word in reasons[0]:
+            return cause
+    return "queue"
 
 
 def _asked(job: Job) -> str:

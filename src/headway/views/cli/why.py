@@ -53,6 +53,8 @@ def listing(found: JsonObject, out: Output) -> Iterator[str]:
         since = "" if found["since_s"] is None else f" for {fmt.duration(found['since_s'])}"
         yield f"… {name} waits on {out.safe(where)}{since}: {out.safe(found['verdict'])}"
         yield from _waiting(found["needs"], waiting, out)
+        ended = [one for one in found["findings"] if not str(one["cause"]).startswith("waits_")]
+        yield from _attempts(ended, out)
         return
     # What an attempt ended of says nothing about one that runs, or that has come through since.
     verdict = found["verdict"] if state not in ("running", "succeeded") else None

@@ -81,7 +81,23 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
         start=_forecast(job, need, room, held, now, is_room=is_room),
         start_ns=_start_ns(job, room if is_room else None, now),
         ahead_words=words,
+        cause=_cause(told, is_room=is_room),
     )
+
+
+def _cause(told: reason.Reason, *, is_room: bool) -> str:
+    """Slurm's word as one of those that all engines use."""
+    if told.never:
+        return "held" if "Held" in told.word else "never"
+    if told.word.startswith("Dependency"):
+        return "dependency"
+    if reason.LIMIT.match(told.word) is not None or told.word in _TOO_MUCH:
+        return "limit"
+    if told.word == "BeginTime":
+        return "pause"
+    if is_room and told.word != "Priority":
+        return "resources"
+    return "queue"
 
 
 def _may_have(job: JobLine, need: Need, free: Sequence[Node]) -> Sequence[Node]:
