@@ -42,7 +42,11 @@ used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 json.dump({"cpu_s": used, "steps": steps}, open(f"used-{rank}.json", "w"))
 """
 SLEEPS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
-OFF = {"HEADWAY_SLOW_LOOK_S": "0", "HEADWAY_HANG_AFTER_S": "0", "HEADWAY_MONITORING_INTERVAL_S": "0"}
+OFF = {
+    "HEADWAY_SLOW_LOOK_S": "0",
+    "HEADWAY_HANG_AFTER_S": "0",
+    "HEADWAY_MONITORING_INTERVAL_S": "0",
+}
 
 
 def run(context: Context) -> Iterator[Result]:
