@@ -2,6 +2,7 @@
 and its parts.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -52,7 +53,11 @@ class State:
     def save(self) -> None:
         with self._lock:
             draft = f"{self._path}.tmp"
-            with open(draft, "w", encoding="utf-8") as file:
+            # the folder may be one that a container writes into: nothing is written through a link
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:
                 json.dump(self.values, file)
             os.replace(draft, self._path)
             self._saved_s = time.monotonic()

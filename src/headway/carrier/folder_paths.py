@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from headway.model.errors import UsageError
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.storage.location import LOCAL, Place, parse
 
+JSON_BYTES_MAX: Final = 64 * 1024 * 1024
 CACHE: Final = ".cache"  # what a mount tool keeps, beside the point where it mounts
 
 
@@ -127,8 +129,11 @@ def try_lock(fd: int) -> bool:
 
 def read_json(path: str) -> JsonObject:
     try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, encoding="utf-8") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return {}
+            found = json.loads(file.read(JSON_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

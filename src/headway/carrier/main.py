@@ -36,9 +36,10 @@ _LOOK_S: Final = 0.2
 
 class Carrier:
     def __init__(self, task_dir: str) -> None:
-        with open(os.path.join(task_dir, "task.json"), encoding="utf-8") as file:
+        kept = names.kept(task_dir)
+        with open(os.path.join(kept, "task.json"), encoding="utf-8") as file:
             self._task: JsonObject = json.load(file)
-        with open(os.path.join(task_dir, names.PRIVATE), encoding="utf-8") as file:
+        with open(os.path.join(kept, names.PRIVATE), encoding="utf-8") as file:
             given: JsonObject = json.load(file)
         # what is fetched into the working folder is the job's own
         os.umask(int(self._task.get("umask", 0o077)))
@@ -275,7 +276,11 @@ def say(text: str) -> None:
 
 
 def run(task_dir: str) -> int:
-    fd = os.open(os.path.join(task_dir, names.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(
+        os.path.join(task_dir, names.LOCK),
+        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+        0o600,
+    )
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

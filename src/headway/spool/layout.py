@@ -11,6 +11,7 @@ import os
 import stat
 
 from headway.model.errors import DamagedError, VersionError
+from headway.model.folder_names import kept
 from headway.model.limits import GRACE_S, MIB, SPOOL_BYTES_MAX, STREAM_NAME_CHARS_MAX
 from headway.model.record import BLOB, FORMAT_VERSION, INDEX, RAW, RECORDS
 from headway.model.value import Value
@@ -224,7 +225,7 @@ class TaskFile(Value):
     @classmethod
     def load(cls, task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> "TaskFile":
         """Raises OSError, DamagedError, or VersionError when a newer Headway wrote it (P12)."""
-        path = os.path.join(task_dir, TASK_JSON)
+        path = os.path.join(kept(os.fspath(task_dir)), TASK_JSON)
         return cls.parse(_read_plain(files, path), path)
 
     @classmethod

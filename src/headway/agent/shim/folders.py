@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 
 from headway.agent.shim.machine import FoldersSeen
 from headway.home.launch import carrier_argv
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 SERVE_S = 5.0  # while the ranks run: does it still live?
 START_S = 5.0  # it has its lock by then, or never will
+
+
+_STATE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Carrier:
@@ -109,7 +113,7 @@ class Carrier:
             return
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         log = os.path.join(self._task_dir, "agent")
-        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -126,7 +130,7 @@ class Carrier:
             os.close(
                 os.open(
                     os.path.join(self._task_dir, name),
-                    os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC,
+                    os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
                     0o600,
                 )
             )
@@ -137,11 +141,17 @@ class Carrier:
 def read_state(task_dir: str) -> "JsonObject":
     """What the carrier says; empty when it has said nothing."""
     try:
-        with open(os.path.join(task_dir, names.STATE), encoding="utf-8") as file:
-            found = json.load(file)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(os.path.join(task_dir, names.STATE), flags)
+        with os.fdopen(fd, encoding="utf-8") as file:
+            found = json.loads(file.read(_STATE_BYTES_MAX)) if _is_plain(fd) else None
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _is_plain(fd: int) -> bool:
+    return stat.S_ISREG(os.fstat(fd).st_mode)
 
 
 def variables(task_dir: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ threads.
 import contextlib
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import threading
@@ -46,8 +47,8 @@ from headway.engines.spool import task_group
 from headway.home import zipapp
 from headway.home.launch import agent_argv
 from headway.home.paths import Paths, agent_socket_path, socket_path
+from headway.model import folder_names
 from headway.model.errors import RefusedError, UnreachableError, UsageError
-from headway.model.folder_names import PRIVATE
 from headway.model.job import Job, JobSpec
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.wire import file_lock, identity
@@ -254,6 +255,7 @@ class ContainerEngine:
             self.program.call(["rm", "--force", *names])
         for name in names:
             folders.remove(self._folder(name))
+            folders.forget_kept(self._folder(name))
             folder_carrier.release(str(self._carried), name)
         if len(names) > 1:
             self._networks.remove(key)
@@ -305,6 +307,7 @@ class ContainerEngine:
         for name, task in missing:
             mine, gpus = gpus[: task.gpus], gpus[task.gpus :]
             folders.remove(self._folder(name))  # empty, or what a power cut left of it
+            folders.forget_kept(self._folder(name))
             self._make(self._folder(name), plan, task, given, mine)
 
     def _make(
@@ -331,7 +334,8 @@ class ContainerEngine:
                 "address": self._networks.address(plan) or self._networks.name_of(plan, task)
             }
             env = {**agent_start.environment(self.paths.home, _OF_THE_PROGRAM), **env}
-        folders.make(folder, {**values, "carried": carried}, env)
+        folders.keep(folder, values, carried)
+        folders.make(folder, values, env)
 
     def _task_file(
         self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]
@@ -382,8 +386,9 @@ class ContainerEngine:
             self._make_room(name)
             state = None
         if state is None:
-            devices = (folders.load_json(folder / "task.json") or {}).get("devices") or []
-            links = (folders.load_json(folder / PRIVATE) or {}).get("links") or []
+            kept = Path(folder_names.kept(str(folder)))
+            devices = folders.given(folder).get("devices") or []
+            links = (folders.load_json(kept / folder_names.PRIVATE) or {}).get("links") or []
             try:
                 self.program.run(*self._create(name, plan, task, python, devices, links))
             except Failed as error:
@@ -491,8 +496,11 @@ class ContainerEngine:
         return found
 
     def _is_outside(self, name: str) -> bool:
-        task = folders.load_json(self._folder(name) / "task.json")
-        return task is not None and not task.get("inherit_env")
+        folder = self._folder(name)
+        if not folders.is_task(folder):  # it is over, and its agent has removed it
+            return False
+        task = folders.given(folder)
+        return bool(task) and not task.get("inherit_env")
 
     def _look_at(self, names: Sequence[str]) -> dict[str, Container | None]:
         now_s = time.monotonic()
@@ -544,7 +552,7 @@ class ContainerEngine:
         else:
             end = ("sigkill_unexplained", "system", "its container was removed from outside")
         if name not in self._deaths:
-            rank = (folders.load_json(self._folder(name) / "task.json") or {}).get("first_rank")
+            rank = folders.given(self._folder(name)).get("first_rank")
             self._deaths[name] = {"cause": end[0], "class": end[1], "text": end[2], "rank": rank}
         while len(self._deaths) > DEATHS_MAX:
             del self._deaths[next(iter(self._deaths))]
@@ -623,6 +631,7 @@ class ContainerEngine:
         folder_carrier.release(str(self._carried), name)
         if not folders.is_task(self._folder(name)):
             folders.remove(self._folder(name))
+            folders.forget_kept(self._folder(name))
 
     def _reap(self) -> None:
         for name, child in list(self._children.items()):
@@ -640,9 +649,7 @@ class ContainerEngine:
         """
         if self._is_outside(str(task)):
             return None
-        shell = (folders.load_json(self._folder(str(task)) / "task.json") or {}).get("shell") or [
-            "sh"
-        ]
+        shell = folders.given(self._folder(str(task))).get("shell") or ["sh"]
         return [*self.program.words, "exec", "-it", str(task), *shell]
 
     # -- ending
@@ -689,14 +696,22 @@ class ContainerEngine:
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         for name in filter(task_group.ID.match, self._strays.sweep(self._networks)):
             self._forget(name)
+        self._sweep_kept()
         spools = [path.parent.name for path in self.paths.spool.glob("*-*/task.json")]
         found = [match for name in spools if (match := task_group.ID.match(name))]
-        ours = [
-            m
-            for m in found
-            if (folders.load_json(self._folder(m[0]) / "task.json") or {}).get("container")
-        ]
+        ours = [m for m in found if folders.given(self._folder(m[0])).get("container")]
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in ours]
+
+    def _sweep_kept(self) -> None:
+        """Of tasks that are over: also where a server was ended before it could see to it."""
+        if not self._lock.acquire(blocking=False):
+            return  # a task is being started, whose folder may not be there yet; the next look will do
+        try:
+            for path in (self.paths.home / folder_names.KEPT).glob("*"):
+                if not (self.paths.spool / path.name).exists():
+                    shutil.rmtree(path, ignore_errors=True)
+        finally:
+            self._lock.release()
 
     def discard(self, engine_id: EngineId) -> None:
         for name in self._groups.names(engine_id):
@@ -710,6 +725,7 @@ class ContainerEngine:
         self._tidy([name] if not self._is_outside(name) else [])
         folder_carrier.release(str(self._carried), name)
         folders.remove(self._folder(name))
+        folders.forget_kept(self._folder(name))
 
     def close(self) -> None:
         """The server ends; containers go on, and so do agents outside."""

@@ -57,7 +57,7 @@ class Carriers:
 
     def _start(self, folder: Path) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        with (folder / "agent").open("ab") as log:
+        with os.fdopen(folders.open_log(folder), "ab") as log:
             self._children[folder.name] = subprocess.Popen(
                 carrier_argv(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, cwd="/",
                 env=env, start_new_session=True,
@@ -71,8 +71,8 @@ class Carriers:
 
 
 def needs_carrier(folder: Path) -> bool:
-    task = folders.load_json(folder / "task.json") or {}
-    if not task.get("folders"):
+    task = folders.given(folder)
+    if not task.get("folders") or not folders.is_task(folder):
         return False
     state = (folders.load_json(folder / names.STATE) or {}).get("state")
     over = state in (names.DONE, names.FAILED) or (

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from headway.engines.spool.task_folder import open_log
+
 _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUNTIME_DIR")
 
 
@@ -23,7 +25,7 @@ def spawn(argv: Sequence[str], folder: Path, env: dict[str, str]) -> "subprocess
     """In a session of its own, with none of the server's descriptors. What kills it early is told
     in the task's log.
     """
-    log = os.open(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    log = open_log(folder)
     try:
         return subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, cwd="/", env=env,

@@ -137,7 +137,7 @@ class Shelf:
         self._shippers = [child for child in self._shippers if child.poll() is None]
         for name in names:
             folder = self._folder(name)
-            with (folder / "agent").open("ab") as log:
+            with os.fdopen(folders.open_log(folder), "ab") as log:
                 child = subprocess.Popen(
                     [*argv, "shipper", str(folder), "--adopt"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                     stderr=log, cwd="/", start_new_session=True,

@@ -12,11 +12,12 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from headway.model.folder_names import PRIVATE
+from headway.model.folder_names import KEPT, PRIVATE, kept
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.record import FACT
 from headway.wire import frame
@@ -35,10 +36,27 @@ _FILES_OF_RANK = 8
 _SCAN_BYTES_MAX = 16 * 1024 * 1024  # of one stream of facts; they are far smaller
 
 
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor. A job can put anything into its folder, also from inside a container: a link is
+    not followed, and a FIFO is not waited for. Raises OSError.
+    """
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    return fd
+
+
+def open_log(folder: Path) -> int:
+    """The log of the task's agent, to append to. Raises OSError."""
+    return open_plain(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+
 def load_json(path: Path) -> JsonObject | None:
+    data = _read(path)
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(data) if 0 < len(data) < _SCAN_BYTES_MAX else None
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -91,7 +109,7 @@ def _check_inodes(folder: Path, processes: int) -> None:
 def last_words(folder: Path) -> str:
     """Why its agent could not start, in its own words; empty where it said nothing."""
     try:
-        with (folder / "agent").open("rb") as file:
+        with os.fdopen(open_plain(folder / "agent"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
             lines = file.read(4096).decode("utf-8", "replace").splitlines()
     except OSError:
@@ -138,7 +156,7 @@ def _tells_end(path: Path) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_plain(path), "rb") as file:
             return file.read(_SCAN_BYTES_MAX)
     except OSError:
         return b""
@@ -176,7 +194,7 @@ def stream_sizes(folder: Path) -> dict[str, int]:
 def _is_zero(path: Path, offset: int) -> bool:
     """Zeros to the end are a preallocated tail, not data (F14)."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_plain(path), "rb") as file:
             file.seek(offset)
             return not file.read(_SCAN_BYTES_MAX).strip(b"\0")
     except OSError:
@@ -189,11 +207,36 @@ def gpus_held(spool: Path, *, in_containers: bool = False) -> list[int]:
     """
     held: list[int] = []
     for path in spool.glob("*-*/task.json"):
-        task = load_json(path) or {}
+        task = given(path.parent)
         gpus = task.get("devices", None if in_containers else task.get("gpus"))
         if isinstance(gpus, list) and gpus and not has_end(path.parent):
             held += gpus
     return held
+
+
+def given(folder: Path) -> JsonObject:
+    """What the engine wrote down for the task, and not what its container may have made of it;
+    empty: nothing.
+    """
+    return load_json(Path(kept(str(folder))) / "task.json") or {}
+
+
+def keep(folder: Path, task: JsonMapping, carried: JsonMapping | None) -> None:
+    """Write that down where the task's container does not see it. Raises OSError."""
+    target = folder.parent.parent / KEPT / folder.name
+    if target.exists():
+        return
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = target.with_name(f".new-{folder.name}-{secrets.token_hex(4)}")
+    fresh.mkdir(mode=0o700)
+    _write_private(fresh / "task.json", task)
+    if carried is not None:
+        _write_private(fresh / PRIVATE, carried)
+    os.rename(fresh, target)
+
+
+def forget_kept(folder: Path) -> None:
+    shutil.rmtree(folder.parent.parent / KEPT / folder.name, ignore_errors=True)
 
 
 def remove(folder: Path) -> None:
