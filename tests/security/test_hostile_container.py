@@ -84,11 +84,10 @@ class Box:
 
 @pytest.fixture
 def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
-    started: list[list[str]] = []
+    monkeypatch.setattr(folder_carrier.Carriers, "keep", lambda self, folder: None)
     found = Box(tmp_path)
 
     def spawn(verb: str, folder: Path, *options: str) -> "subprocess.Popen[bytes]":
-        started.append([verb, str(folder), *options])
         os.close(task_folder.open_log(folder))
         return subprocess.Popen([sys.executable, "-c", ""])
 

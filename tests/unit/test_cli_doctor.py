@@ -168,3 +168,33 @@ def test_a_quota_that_is_used_up_is_a_problem(
     monkeypatch.setattr(doctor.os, "fsync", full)
     assert level("writes").level == PROBLEM and "quota" in level("writes").advice
     assert not list(home.glob(".doctor*"))
+
+
+def test_data_of_tasks_that_no_server_has_taken_are_told(api: FakeApi, home: Path) -> None:
+    """A-15: of a job that is not known here, or that ended long ago; not of one that runs."""
+    assert level("spools").level == OK
+    with sqlite3.connect(home / "headway.db") as c:
+        c.execute("CREATE TABLE jobs (uuid TEXT, ended_ns INTEGER, deleted_ns INTEGER)")
+        c.execute("INSERT INTO jobs VALUES (?, NULL, NULL), (?, 1, NULL)", (_uuid(1), _uuid(2)))
+    for number in (1, 2, 3):
+        folder = home / "spool" / f"{_uuid(number)}-1-worker-0"
+        folder.mkdir(parents=True)
+        (folder / "stdout-0").write_text("words")
+    (home / "spool" / ".new-x").mkdir()
+    found = level("spools")
+    assert found.level == WARNING and "2 tasks of no open job, with 10 B" in found.text
+    assert _uuid(2) in found.text and _uuid(1) not in found.text
+
+
+def _uuid(number: int) -> str:
+    return f"00000000-0000-4000-8000-00000000000{number}"
+
+
+def test_a_home_with_a_path_that_no_database_can_have_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A-15."""
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path.joinpath(*["x" * 200] * 16)))
+    assert main(["ls"]) != 0
+    told = capfd.readouterr().err
+    assert "SQLite opens at most 500" in told and "shorter path" in told and len(told) < 600

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
 AGENT_SOCKET = "agent.sock"
+# of the database itself: its journals have longer names, and SQLite ends at 512
+_DATABASE_PATH_BYTES_MAX = 500
 
 
 class Paths(Value):
@@ -169,10 +171,28 @@ def unchecked_home(*, make: bool = True) -> Path:
             make_private(path)
     except OSError as error:
         raise UsageError(
-            f"the folder for Headway's data, {path}, cannot be made: {error.strerror}",
+            f"the folder for Headway's data, {_short(path)}, cannot be made: {error.strerror}",
             "set HEADWAY_HOME to a folder that you can write",
         ) from None
+    if len(os.fsencode(path)) > _DATABASE_PATH_BYTES_MAX - len("/headway.db"):
+        _check_length(path)
     return path
+
+
+def _short(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-60:]}"
+
+
+def _check_length(path: Path) -> None:
+    """SQLite opens no file with a longer path. The database may lie elsewhere (`database_folder`)."""
+    size = len(os.fsencode(Paths(path).db))
+    if size > _DATABASE_PATH_BYTES_MAX:
+        raise UsageError(
+            f"the database of {_short(path)} would have a path of {size} bytes, and SQLite opens at most"
+            f" {_DATABASE_PATH_BYTES_MAX}",
+            "set HEADWAY_HOME to a folder with a shorter path",
+        )
 
 
 def config_folder() -> Path:

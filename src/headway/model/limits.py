@@ -186,6 +186,7 @@ LOGIN_CODES_MAX = 16
 LOGIN_CODE_S = 300.0
 SESSIONS_MAX = 64  # browsers logged in; the oldest is logged out
 SESSION_S = 7 * 86_400.0
+RUNTIME_KEPT_S = 7 * 86_400.0  # sockets of servers that are gone stay so long
 SHUTDOWN_S = 5.0  # between SIGTERM and the server's end
 SERVER_LOG_BYTES_MAX = 4 * MIB  # server.log, and as much again in server.log.1
 INGEST_QUEUE_BYTES_MAX = 256 * MIB  # waiting for the writer; beyond it the server answers 503

@@ -14,6 +14,7 @@ import json
 import logging
 import logging.handlers
 import os
+import re
 import signal
 import socket
 import threading
@@ -28,10 +29,18 @@ import uvloop
 
 from headway import __version__
 from headway.home import database_path
-from headway.home.paths import Paths, agent_socket_path, home, socket_path, write_private
+from headway.home.connect import is_listening
+from headway.home.paths import (
+    AGENT_SOCKET,
+    Paths,
+    agent_socket_path,
+    home,
+    socket_path,
+    write_private,
+)
 from headway.model.errors import HeadwayError
 from headway.model.json_types import JsonObject
-from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
+from headway.model.limits import RUNTIME_KEPT_S, SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
 from headway.server.control.array_verbs import Arrays
 from headway.server.health.forecast_watch import ForecastWatch
@@ -56,6 +65,9 @@ from headway.store import catalog, notice_queue
 from headway.store.database import Store
 from headway.wire.identity import start_of
 
+_RUNTIME_NAME = re.compile(
+    r"[0-9a-f]{16}(?:\.sock)?\Z"
+)  # of a home: its socket, or the folder of its agents'
 log = logging.getLogger("headway.server")
 TRIM_INTERVAL_S = 10.0
 _OBJECTS_MANY = 10_000
@@ -215,6 +227,7 @@ class Process:
     async def run(self, on_end: Callable[[], None] = lambda: None) -> None:
         """Serve until `stopping` is set; `on_end` is called as soon as it is."""
         self._open_network()
+        await asyncio.to_thread(sweep_runtime, self.address)
         unix, tcp = bind_unix(self.address), self._bind_tcp()
         agents = self._bind_agents()
         control = self.control_of(self.store, self.paths, self.settings)
@@ -271,9 +284,20 @@ class Process:
             await _within(control.stop(), SHUTDOWN_S / 3)
             self.paths.server_json.unlink(missing_ok=True)
             self.address.unlink(missing_ok=True)  # ours: nobody replaces it while we hold the lock
-            remove_agent_socket(self.paths.home)
+            remove_agent_socket(self.paths.home, folder=not await self._has_open_jobs())
 
     # -- parts
+
+    async def _has_open_jobs(self) -> bool:
+        def look() -> bool:
+            with self.store.read() as c:
+                return catalog.has_open_jobs(c)
+
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(look), SHUTDOWN_S / 6)
+        # what cannot be told now counts as there: the next server may be able to
+        except Exception:
+            return True
 
     def _bind_agents(self) -> socket.socket | None:
         try:
@@ -497,12 +521,32 @@ def end_anyway() -> None:
     watchdog.start()
 
 
-def remove_agent_socket(home_folder: Path) -> None:
-    """The folder stays where a container has it mounted: the next server's socket must appear in
-    it.
+def remove_agent_socket(home_folder: Path, *, folder: bool) -> None:
+    """Its folder stays while jobs are open: a container may have it mounted, and the next server's
+    socket must appear in it.
     """
-    with contextlib.suppress(HeadwayError):
-        agent_socket_path(home_folder).unlink(missing_ok=True)
+    with contextlib.suppress(HeadwayError, OSError):
+        path = agent_socket_path(home_folder)
+        path.unlink(missing_ok=True)
+        if folder:
+            path.parent.rmdir()
+
+
+def sweep_runtime(own: Path) -> None:
+    """Remove what servers of other homes left beside our socket long ago: they were killed, or their
+    homes are gone. Whoever is there is asked, and nothing that answers or is young is touched.
+    """
+    with contextlib.suppress(OSError):
+        for path in own.parent.iterdir():
+            old = time.time() - path.lstat().st_mtime > RUNTIME_KEPT_S
+            if not old or path.stem == own.stem or not _RUNTIME_NAME.match(path.name):
+                continue
+            with contextlib.suppress(OSError):
+                if path.suffix == ".sock" and not is_listening(path):
+                    path.unlink()
+                elif not path.suffix and not path.with_suffix(".sock").exists():
+                    (path / AGENT_SOCKET).unlink(missing_ok=True)
+                    path.rmdir()
 
 
 def has_open_jobs(connection: Any) -> bool:

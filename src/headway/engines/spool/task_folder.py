@@ -70,10 +70,13 @@ def make(folder: Path, task: JsonMapping, env: Mapping[str, str]) -> bool:
     fresh = folder.parent / f".new-{folder.name}-{secrets.token_hex(4)}"
     _check_inodes(folder.parent, int(task.get("processes") or 1))
     try:
-        fresh.mkdir(mode=0o700)
-    except FileNotFoundError:  # the first one
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.mkdir(mode=0o700)
+        try:
+            fresh.mkdir(mode=0o700)
+        except FileNotFoundError:  # the first one
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh.mkdir(mode=0o700)
+    except OSError as error:  # told under the task's own name: the same trouble has the same words
+        raise OSError(error.errno, error.strerror, str(folder)) from None
     try:
         carried = task.get("carried")
         _write_private(

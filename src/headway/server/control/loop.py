@@ -19,6 +19,7 @@ from headway.code import checkout
 from headway.engines.protocol import Distant, Engine, EngineId, Observation, Plan, has_route
 from headway.engines.registry import engine_for
 from headway.home.paths import Paths
+from headway.model.engine_words import NOT_NOW
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
@@ -638,7 +639,9 @@ class Loop:
     async def _launched(self, job: Job, attempt: Attempt, result: EngineId | HeadwayError) -> None:
         if isinstance(result, HeadwayError) and result.temporary:
             log.warning("%s could not be started now: %s", job.id, result)
-            if self._retry.again(job.uuid, self._look_s, str(result)):
+            if self._retry.again(job.uuid, self._look_s, result.message):
+                words = {(job.pk, attempt.number): f"{NOT_NOW}{result.message}"}
+                await self._write(partial(transactions.flush, {}, words))
                 await self._note(job, attempt.number, f"could not be started now: {result}")
             return
         if isinstance(result, HeadwayError):

@@ -586,7 +586,7 @@ _TABLE: Final = (
         "doctor", HOUSE, "check this machine and home, and say what to type", "hw doctor [--secrets | --acknowledge]",
         ("secrets", "acknowledge"),
         details=(
-            "Looks at Python, clock, home, its modes, space, inodes, quota, settings, database, server and agents.\n"
+            "Looks at Python, clock, home, modes, space, inodes, quota, settings, database, server, spools and agents.\n"
             "--secrets: the variables of this shell, by name, with whether a job's output would be masked by them.\n"
             "--acknowledge: of damage that every command tells of until somebody has seen it."
         ),

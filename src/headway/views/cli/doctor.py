@@ -7,6 +7,7 @@ told.
 
 import errno
 import os
+import re
 import shutil
 import stat
 import sys
@@ -34,6 +35,10 @@ _FREE_PROBLEM_BYTES: Final = 100 * MIB
 _FILES_WARNING: Final = 10_000
 _FILES_PROBLEM: Final = 200
 _PROBE_BYTES: Final = 64 * KIB
+_LEFT_AFTER_S: Final = 3600.0  # what is left of a job so long after its end is stuck
+_TASK: Final = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}-[a-z][a-z0-9-]{0,40}\Z"
+)
 _CLOCK_MIN_S: Final = 1_735_689_600  # 2025-01-01: earlier than this program
 
 
@@ -129,7 +134,7 @@ def report(findings: list[Finding], out: Output) -> list[str]:
 def examine() -> Iterator[Finding]:
     """All findings, in an order in which the first problem is the one to mend first."""
     checks: list[Callable[[], Iterator[Finding]]] = [
-        _python, _path, _home, _clock, _socket, _settings, _database, _server, _agents, _git, _gpu,
+        _python, _path, _home, _clock, _socket, _settings, _database, _server, _spools, _agents, _git, _gpu,
     ]  # fmt: skip
     if home_problem(homes.unchecked_home()):  # told by `_home`; nothing in it is looked at
         checks = [_python, _path, _home, _git, _gpu]
@@ -386,6 +391,50 @@ def _agents() -> Iterator[Finding]:
         level = WARNING if troubles or (found.get("agents") or {}).get("error") else OK
         advice = "hw config set agent_address HOST:PORT, where the nodes can reach it; the folder works meanwhile"
         yield Finding("agents", level, text, advice if level is WARNING else "")
+
+
+def _spools() -> Iterator[Finding]:
+    """Folders of tasks whose job is over, or is not known here: their data have gone nowhere."""
+    paths = homes.Paths(homes.home())
+    try:
+        names = [name for name in os.listdir(paths.spool) if _TASK.match(name)]
+    except FileNotFoundError:
+        names = []
+    if not names or not paths.db.exists():
+        yield Finding("spools", OK, f"{fmt.plural(len(names), 'task')} with data on the way")
+        return
+    left = sorted(set(names) - _at_work(paths.db, names))
+    if not left:
+        yield Finding("spools", OK, f"{fmt.plural(len(names), 'task')} with data on the way")
+        return
+    size = sum(path.lstat().st_size for name in left for path in (paths.spool / name).rglob("*"))
+    which = f"{paths.spool / left[0]}" + (f" and {len(left) - 1} more" if len(left) > 1 else "")
+    yield Finding(
+        "spools", WARNING,
+        f"{fmt.plural(len(left), 'task')} of no open job, with {fmt.size(size)} that no server has taken: {which}",
+        "hw server logs may say why; each folder holds what its job wrote; when you need it no more: rm -r FOLDER",
+    )  # fmt: skip
+
+
+def _at_work(database: Path, names: list[str]) -> set[str]:
+    """Of these tasks, those whose job is open, or ended a moment ago."""
+    import sqlite3
+
+    since_ns = time.time_ns() - int(_LEFT_AFTER_S * 1e9)
+    connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
+    try:
+        found = set()
+        for name in names:
+            row = connection.execute(
+                "SELECT ended_ns FROM jobs WHERE uuid = ? AND deleted_ns IS NULL", (name[:36],)
+            ).fetchone()
+            if row is not None and (row[0] is None or row[0] > since_ns):
+                found.add(name)
+        return found
+    except sqlite3.DatabaseError:
+        return set(names)  # told by `_database`; nothing follows from it here
+    finally:
+        connection.close()
 
 
 def _git() -> Iterator[Finding]:
