@@ -293,6 +293,19 @@ def test_an_agent_that_never_started_leaves_the_last_words_of_the_batch_script(r
 
 
 WATCHED = "slurmstepd: error: StepId=17.0 exceeded memory limit (244260864 > 209715200), being killed\nsrun: error\n"
+
+
+def test_memory_that_ran_out_is_told_where_no_folder_of_a_task_is_left(rig: Rig) -> None:
+    rig.submit(job())
+    (rig.engine.spool / f"{KEY}.slurm").write_text(WATCHED)
+    rig.commands.answers["squeue"] = line("17", "FAILED", f"headway:{KEY}", "NonZeroExitCode")
+    rig.commands.answers["scontrol"] = (
+        "JobId=17 JobState=FAILED Reason=NonZeroExitCode NodeList=n1 ExitCode=1:0 TRES=mem=200M\n"
+    )
+    end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
+    assert (end["cause"], end["memory_bytes"]) == ("host_oom", 200 << 20)
+
+
 CGROUP = "slurmstepd: error: Detected 1 oom_kill event in StepId=17.batch. Some step tasks have been OOM Killed.\n"
 
 

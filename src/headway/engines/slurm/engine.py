@@ -522,15 +522,25 @@ class SlurmEngine:
             and one.state in ("ended", "gone")
         ):
             self._withdraw(job_id)
-        if key and one.detail.get("started") is False:  # no agent could tell why
-            end = end_cause.with_words(end, self._shelf.said(self._ledger.output_of(job_id)))
-        elif key and line is not None and not taken and end_cause.was_killed(line):
-            end = end_cause.of_memory(end, self._shelf.said(self._ledger.output_of(job_id)), line)
+        if key and line is not None and not taken:
+            end = self._end_with_output(job_id, line, end, started=one.detail.get("started"))
         return replace(
             one,
             state_word=one.state_word if one.state == "unknown" else word,
             detail={**one.detail, **end},
         )
+
+    def _end_with_output(
+        self, job_id: str, line: JobLine, end: JsonObject, *, started: bool | None
+    ) -> JsonObject:
+        """With what the batch script's own output tells, where no agent could tell it."""
+        if started is not False and not end_cause.was_killed(line):
+            return end
+        said = self._shelf.said(self._ledger.output_of(job_id))
+        by_memory = end_cause.of_memory(end, said, line)
+        if by_memory is end and started is False:
+            return end_cause.with_words(end, said)
+        return by_memory
 
     def _taken_back(self, job_id: str, line: JobLine, views: Mapping[str, TaskView]) -> JsonObject:
         """Told from its folders, which go when all of them is sent: so it is kept."""
