@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.model.errors import UsageError
+from headway.model.errors import RefusedError, UsageError
 from headway.store import (
     chart_window,
     compact,
@@ -16,6 +16,7 @@ from headway.store import (
     job_table,
     line_index,
     log_lines,
+    page_layouts,
     series,
 )
 from headway.store.chart_window import Window
@@ -326,3 +327,23 @@ def test_a_group_has_mean_and_spread_of_the_last_values(b: Bench) -> None:
 def test_what_jobs_cannot_be_grouped_by_is_said(jobs: Bench) -> None:
     with pytest.raises(UsageError, match="cannot be grouped"):
         jobs.read(job_groups.read, "", ["pk; drop table jobs"], [])
+
+
+# -- layouts
+
+
+def test_a_layout_is_kept_replaced_and_removed(b: Bench) -> None:
+    for pins in (["loss"], ["loss", "acc"]):
+        b.write(lambda c, pins=pins: page_layouts.write(c, "charts", "voc", {"pins": pins}, 1))
+    [found] = b.read(page_layouts.read, "charts", "voc")
+    assert found["data"] == {"pins": ["loss", "acc"]}
+    assert b.read(page_layouts.read, "view", None) == []
+    b.write(lambda c: page_layouts.write(c, "charts", "voc", None, 2))
+    assert b.read(page_layouts.read, "charts", None) == []
+
+
+def test_there_is_an_end_to_layouts(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_layouts, "PAGE_LAYOUTS_MAX", 1)
+    b.write(lambda c: page_layouts.write(c, "view", "one", {}, 1))
+    with pytest.raises(RefusedError):
+        b.write(lambda c: page_layouts.write(c, "view", "two", {}, 1))

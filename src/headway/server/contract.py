@@ -1027,6 +1027,14 @@ class PageGroups(Answer):
     left_out: int
 
 
+class PageLayout(Answer):
+    """What somebody arranged on the page."""
+
+    name: str
+    data: dict[str, Json]
+    updated_at: Time
+
+
 class PageColumns(Answer):
     config: list[str]
     metrics: list[str]

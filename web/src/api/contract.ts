@@ -104,6 +104,11 @@ export interface AskedFind {
   limit?: number;
 }
 
+export interface AskedLayouts {
+  kind: "charts" | "view";
+  name?: string | null;
+}
+
 export interface AskedLines {
   attempt?: number | null;
   task?: string | null;
@@ -751,6 +756,12 @@ export interface JobsSubmit {
   find_program?: boolean;
 }
 
+export interface KeptLayout {
+  kind: "charts" | "view";
+  name: string;
+  data: Record<string, unknown> | null;
+}
+
 /** `share` of all the variance, from `low` to `high`; `rest`: its share of what the keys before it leave; `chance`: as much by accident; `trend`: the rank correlation with a number, null for words; `best`: the value with the best mean. */
 export interface KeyImportance {
   key: string;
@@ -1056,6 +1067,13 @@ export interface PageJob {
   checksums: Record<string, number>;
   points: Array<PagePoints>;
   bytes: number;
+}
+
+/** What somebody arranged on the page. */
+export interface PageLayout {
+  name: string;
+  data: Record<string, unknown>;
+  updated_at: string;
 }
 
 export interface PageNews {

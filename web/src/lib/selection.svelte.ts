@@ -9,6 +9,15 @@ class Selection {
     this.ids = next;
   }
 
+  all(ids: string[], chosen: boolean): void {
+    const next = new Set(this.ids);
+    for (const id of ids) {
+      if (chosen) next.add(id);
+      else next.delete(id);
+    }
+    this.ids = next;
+  }
+
   clear(): void {
     this.ids = new Set();
   }
