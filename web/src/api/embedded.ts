@@ -3,8 +3,17 @@
 import { decodeLines, type Line } from "./charts";
 import type { Job, LinesAnswer, LogLine } from "./types";
 
+/** What a comparison shows, in place of one job. */
+interface ComparedData {
+  compare: unknown;
+  /** By the metric that was asked for. */
+  importance: Record<string, unknown>;
+  diff: unknown;
+}
+
 interface Data {
-  job: Job;
+  job: Job | null;
+  compared: ComparedData | null;
   names: unknown;
   /** /api/charts of all metrics, as base64. */
   charts: string[];
@@ -34,17 +43,28 @@ function allLines(data: Data): Line[] {
 export function answer(data: Data, method: string, url: URL, body: unknown, signal?: AbortSignal): Promise<Response> {
   const path = url.pathname.replace(/^.*\/api\//, "");
   const last = path.slice(path.lastIndexOf("/") + 1);
+  if (data.compared) {
+    if (path === "compare") return Promise.resolve(json(data.compared.compare));
+    const metric = (body as { name?: string[] } | undefined)?.name?.[0] ?? "";
+    if (path === "compare/importance" && data.compared.importance[metric]) return Promise.resolve(json(data.compared.importance[metric]));
+    if (path === "diff" && data.compared.diff) return Promise.resolve(json(data.compared.diff));
+  }
   if (path === "live") {
+    const { job } = data;
     const asked = body as { job: { known: Record<string, number> } | null };
-    if (!asked.job || Object.keys(asked.job.known).length) return never(signal);
-    const checksums = Object.fromEntries(Object.keys(data.job).map((key) => [key, 1]));
-    return Promise.resolve(json({ position: "file:0", table: null, job: { id: data.job.id, parts: data.job, checksums, points: [], bytes: data.lines.bytes } }));
+    if (!job || !asked.job || Object.keys(asked.job.known).length) return never(signal);
+    const checksums = Object.fromEntries(Object.keys(job).map((key) => [key, 1]));
+    return Promise.resolve(json({ position: "file:0", table: null, job: { id: job.id, parts: job, checksums, points: [], bytes: data.lines.bytes } }));
   }
   if (path === "charts") return Promise.resolve(encodeCharts(allLines(data), body as ChartsAsked));
   if (last === "lines") return Promise.resolve(json(cutLines(data, url.searchParams)));
   if (last === "find") return Promise.resolve(json(findLines(data, url.searchParams)));
   if (last === "names") return Promise.resolve(json(data.names));
   if (path === "server") return Promise.resolve(json({ version: data.version, role: "read", home: "", started_at: data.exported_at, jobs: {} }));
+  if (path.endsWith("usage/by")) {
+    const told = (data.parts["usage_by"] as Record<string, unknown> | undefined)?.[url.searchParams.get("by") ?? "rank"];
+    if (told) return Promise.resolve(json(told));
+  }
   if (method === "GET" && last in data.parts) return Promise.resolve(json(data.parts[last]));
   return Promise.resolve(new Response(JSON.stringify({ error: { message: "this is not in the exported file", hint: "" } }), { status: 404 }));
 }

@@ -59,13 +59,18 @@ describe("lines", () => {
 });
 
 describe("layout", () => {
-  const names = ["loss", "train/a", "train/b", "train/c", "val/a"];
+  const names = ["loss", "train/a", "train/b", "train/c", "train/d", "train/e", "train/f", "train/g", "val/a", "val/b"];
   test("sections by prefix, pins first, rows of charts", () => {
     const { items, height } = layout(names, ["val/a"], 2, new Set());
     expect(items.filter((one) => one.kind === "section").map((one) => (one.kind === "section" ? one.name : ""))).toEqual([PINNED, "metrics", "train", "val"]);
-    expect(items.filter((one) => one.kind === "row")).toHaveLength(5);
+    expect(items.filter((one) => one.kind === "row")).toHaveLength(7);
     const last = items[items.length - 1];
     expect(last && last.top + last.height).toBe(height);
+  });
+  test("few names need no headings", () => expect(layout(["loss", "train/a", "val/a"], [], 2, new Set()).items.map((one) => one.kind)).toEqual(["row", "row"]));
+  test("a metric in panels is a section of its own", () => {
+    const { items } = layout(["loss", "val/a"], [], 2, new Set(), 3);
+    expect(items.map((one) => (one.kind === "section" ? one.name : one.cells.length))).toEqual(["loss", 2, 1, "val/a", 2, 1]);
   });
   test("a closed section has no rows", () => expect(layout(names, [], 2, new Set(["train"])).items.filter((one) => one.kind === "row")).toHaveLength(2));
   test("three thousand names are laid out at once", () => expect(layout(Array.from({ length: 3000 }, (_, i) => `s${i % 30}/m${i}`), [], 3, new Set()).items.length).toBe(30 + 30 * 34));

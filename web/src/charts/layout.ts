@@ -14,6 +14,8 @@ export const SECTION_HEIGHT = 40;
 export const ROW_HEIGHT = 256;
 export const PINNED = "pinned";
 export const PLAIN = "metrics";
+/** So few metrics stand together, whatever their names: headings would take more room than they give order. */
+const FEW = 9;
 
 export const sectionOf = (name: string): string => (name.includes("/") ? name.slice(0, name.indexOf("/")) : PLAIN);
 
@@ -23,7 +25,7 @@ export function layout(names: string[], pins: string[], columns: number, closed:
   const pinned = pins.filter((name) => names.includes(name));
   if (pinned.length && panels === 1) sections.set(PINNED, pinned);
   for (const name of names) {
-    const section = panels > 1 ? name : sectionOf(name);
+    const section = sectionFor(name, names.length, panels);
     const found = sections.get(section);
     if (found) found.push(name);
     else sections.set(section, [name]);
@@ -50,3 +52,8 @@ export function layout(names: string[], pins: string[], columns: number, closed:
 }
 
 const rank = (section: string): number => (section === PINNED ? 0 : section === PLAIN ? 1 : section === "printed" ? 3 : 2);
+
+function sectionFor(name: string, count: number, panels: number): string {
+  if (panels > 1) return name;
+  return count <= FEW ? PLAIN : sectionOf(name);
+}

@@ -11,7 +11,7 @@ export interface Route {
 }
 
 function read(): Route {
-  if (embedded) return { page: "job", ref: embedded.job.id, params: new URLSearchParams(location.hash.slice(1)) };
+  if (embedded) return { page: embedded.job ? "job" : "compare", ref: embedded.job?.id ?? "", params: new URLSearchParams(location.hash.slice(1)) };
   const path = decodeURI(location.pathname.slice(base.pathname.length)).replace(/\/$/, "");
   const params = new URLSearchParams(location.search);
   if (path === "" || path === "index.html") return { page: "jobs", ref: "", params };

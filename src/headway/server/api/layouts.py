@@ -37,6 +37,7 @@ async def read(call: Call) -> Reply:
 
 
 async def keep(call: Call) -> Reply:
+    """`{kind, name, data}` → all of this kind: keeps a layout for everybody; with `data` null it is removed."""
     asked = call.read(KeptLayout)
     if asked.data is not None and len(encode(asked.data)) > PAGE_LAYOUT_BYTES_MAX:
         raise UsageError(

@@ -295,16 +295,18 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "page", LOOK, "see the jobs in a browser", "hw page [ID] | hw page export ID [-o FILE]",
+        "page", LOOK, "see the jobs in a browser", "hw page [ID] | hw page export ID… [-o FILE]",
         ("role", "output"), says={"role": "read, operate (default) or admin"},
         details=(
             "Prints a link that logs a browser in once, and opens it where there is a browser. With an ID: that job.\n"
             "The login lasts a week. --role read: a page that can look, but not act.\n"
-            "export writes one job with its charts and the end of its log as one HTML file that needs no server."
+            "export writes one job with its charts and the end of its log, or a comparison of several, as one HTML\n"
+            "file that needs no server."
         ),
         examples=(
             ("hw page", "all jobs"), ("hw page 7f3c2", "one job"),
             ("hw page export 7f3c2 -o run.html", "a file to send to a colleague"),
+            ("hw page export 7f3c2 e2fc7 ab12f", "a comparison as a file"),
         ),
     ),
     Command(

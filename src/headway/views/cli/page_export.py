@@ -1,4 +1,5 @@
-"""`hw page export ID`: one job as one HTML file: the page's own program with the answers inside it.
+"""`hw page export ID…`: one job, or a comparison of several, as one HTML file: the page's own program with the answers
+inside it.
 
 The file asks nobody for anything: its policy allows exactly its own script and style, by checksum.
 """
@@ -22,6 +23,9 @@ _LINES_ALL = 20_000  # of the end of the log
 _NAMES = 100  # metrics in one question
 _NAMES_ALL = 2_000
 _PIXELS = 1_000
+_PIXELS_COMPARED = 300  # of each of many lines
+_IMPORTANCE_NAMES = 20  # metrics whose settings are weighed
+_DIFF_JOBS = 8  # the page shows differences of so many
 _PARTS = ("provenance", "why", "streams", "media")
 _POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:; "
@@ -31,12 +35,19 @@ _POLICY = (
 
 
 def command(call: Call) -> int:
-    if len(call.words) != 2 or call.after:
-        raise UsageError("hw page export takes one id of a job", f"usage: {call.command.usage}")
+    refs = call.words[1:]
+    if not refs or call.after:
+        raise UsageError("hw page export takes ids of jobs", f"usage: {call.command.usage}")
     source = call.source()
-    job: JsonObject = source.get(job_route(call.words[1]))
-    page = build(*_program(source), _data(source, job), job["id"])
-    file = Path(call.get("output") or file_name(f"{job['id']}.html"))
+    if len(refs) == 1:
+        job: JsonObject = source.get(job_route(refs[0]))
+        title = str(job["id"])
+        data = _job_data(source, job)
+    else:
+        title = f"compare-{len(refs)}-jobs"
+        data = _compare_data(source, refs)
+    page = build(*_program(source), data, title)
+    file = Path(call.get("output") or file_name(f"{title}.html"))
     try:
         file.write_text(page)
     except OSError as error:
@@ -65,22 +76,58 @@ def _program(source: Source) -> tuple[str, str]:
     return script, style
 
 
-def _data(source: Source, job: JsonObject) -> JsonObject:
+def _job_data(source: Source, job: JsonObject) -> JsonObject:
     names = source.get(job_route(job["id"], "names"))[:_NAMES_ALL]
-    charts = []
-    for start in range(0, len(names), _NAMES):
-        some = [entry["name"] for entry in names[start : start + _NAMES]]
-        body = {"jobs": [job["id"]], "names": some, "pixels": _PIXELS}
-        charts.append(base64.b64encode(source.post_raw("/api/charts", body)).decode())
     return {
         "job": job,
+        "compared": None,
         "names": names,
-        "charts": charts,
+        "charts": _charts(source, [job["id"]], [entry["name"] for entry in names], _PIXELS),
         "lines": _lines(source, job["id"]),
         "parts": _parts(source, job["id"]) | {"artifacts": []},
+        **_about(source),
+    }
+
+
+def _compare_data(source: Source, refs: list[str]) -> JsonObject:
+    table = source.post("/api/compare", {"ids": refs, "limit": len(refs)})
+    ids = [job["id"] for job in table["jobs"]]
+    names = table["metrics"][:_NAMES_ALL]
+    importance = {}
+    if len(ids) > 2:
+        for name in names[:_IMPORTANCE_NAMES]:
+            try:
+                asked = {"ids": ids, "name": [name]}
+                importance[name] = source.post("/api/compare/importance", asked)
+            except HeadwayError:
+                continue  # too few jobs have it: the page shows the plots without it
+    difference = None
+    if len(ids) <= _DIFF_JOBS:
+        difference = source.get("/api/diff", [("ids", job_id) for job_id in ids])
+    return {
+        "job": None,
+        "compared": {"compare": table, "importance": importance, "diff": difference},
+        "names": [],
+        "charts": _charts(source, ids, names, _PIXELS_COMPARED),
+        "lines": {"total": 0, "first": 0, "lines": [], "bytes": 0},
+        "parts": {},
+        **_about(source),
+    }
+
+
+def _about(source: Source) -> JsonObject:
+    return {
         "exported_at": datetime.now(UTC).isoformat(),
         "version": source.get("/api/server")["version"],
     }
+
+
+def _charts(source: Source, jobs: list[str], names: list[str], pixels: int) -> list[str]:
+    charts = []
+    for start in range(0, len(names), _NAMES):
+        body = {"jobs": jobs, "names": names[start : start + _NAMES], "pixels": pixels}
+        charts.append(base64.b64encode(source.post_raw("/api/charts", body)).decode())
+    return charts
 
 
 def _lines(source: Source, job_id: str) -> JsonObject:
@@ -103,9 +150,10 @@ def _parts(source: Source, job_id: str) -> JsonObject:
         except NotFoundError:
             found[part] = None
     try:
-        found["usage"] = source.get(job_route(job_id, "usage"), [("points", 400)])
+        route = job_route(job_id, "usage/by")
+        found["usage_by"] = {by: source.get(route, [("by", by)]) for by in ("rank", "node", "gpu")}
     except HeadwayError:
-        found["usage"] = {"curves": {}}
+        found["usage_by"] = {}  # it ended before anything was measured
     return found
 
 
