@@ -20,6 +20,7 @@ CASES = {
     "code": "a snapshot of 50,000 files, the first and the next",
     "flood": "a process that prints as fast as it can",
     "lines": "a process that prints 100,000 lines a second",
+    "printed": "what a line by print and by logging costs the program, plain and as a job",
     "array": "1,000 jobs submitted as one; hw ls with 10,000",
     "slurm": "500 jobs submitted to a real Slurm, alone and as one array; 1,000 watched; the end of one seen",
     "rest": "memory and CPU of agent and server at rest",

@@ -359,3 +359,41 @@ def test_a_program_that_sets_up_faulthandler_keeps_its_own(job: Job) -> None:
         "Fatal Python error" not in done.stderr
         and "Segmentation" in (job.tmp_path / "own").read_text()
     )
+
+
+def test_a_secret_that_is_replaced_or_added_is_masked_in_the_next_record(job: Job) -> None:
+    """Secrets are looked for anew when a variable has changed, not for every record."""
+    job(
+        "import logging, os\n"
+        "os.environ['MY_TOKEN'] = 'first-secret-value'\n"
+        "logging.info('a %s', 'first-secret-value')\n"
+        "os.environ['MY_TOKEN'] = 'second-secret-value'\n"
+        "logging.info('b %s', 'second-secret-value')\n"
+        "os.environ.update(OTHER_PASSWORD='third-secret-value')\n"
+        "logging.info('c third-secret-value')\n"
+    )
+    assert job.texts() == ["a ********", "b ********", "c ********"]
+
+
+def test_an_ordinary_record_says_all_that_an_odd_one_says(job: Job) -> None:
+    """Both are made by code of their own."""
+    job(
+        "import logging\n"
+        "class Odd:\n"
+        "    def __str__(self): return '7'\n"
+        "for value in (7, Odd()): logging.getLogger('x.y').warning('n %s é', value)\n"
+    )
+    plain, odd = ({k: v for k, v in record.items() if k != "time_ns"} for record in job.records())
+    assert plain == odd and plain["text"] == "n 7 é"
+
+
+def test_a_forked_child_signs_its_own_records(job: Job) -> None:
+    job(
+        "import logging, os\n"
+        "def say(): logging.info('who')\n"
+        "say()\n"
+        "child = os.fork()\n"
+        "say()\n"
+        "if child: os.waitpid(child, 0)\n"
+    )
+    assert len({record["pid"] for record in job.records()}) == 2

@@ -18,33 +18,41 @@ import traceback
 from _thread import get_ident
 from contextvars import ContextVar
 
-from headway.client import log_text
+from headway.client import environ_changes, log_text
 from headway.client.backoff import Backoff
 from headway.client.interrupt import raise_if_signal
 from headway.client.metric_values import clean_text
 from headway.client.spool_path import from_environment
-from headway.model.limits import FRAME_BYTES_MAX, SEGMENT_BYTES_MAX, TAG_CHARS_MAX
+from headway.model.limits import (
+    FRAME_BYTES_MAX,
+    LOG_TEXT_CHARS_MAX,
+    SEGMENT_BYTES_MAX,
+    TAG_CHARS_MAX,
+)
 from headway.model.record import FACT
 from headway.spool.writer import StreamWriter
-from headway.wire.frame import encode_json
+from headway.wire import plain_json
+from headway.wire.frame import encode, encode_json
+from headway.wire.plain_json import quoted
 from headway.wire.redact import mask_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from headway.client.run import Run
 
-    Mask = Callable[[str], str]
 
 LOOK_INTERVAL_S = 1.0
 PATHS_MAX = 1000
+PLACES_MAX = 4000  # calls of logging in the source, by thread, whose constant fields are kept
 EARLY_MAX = 16  # records that a signal handler makes while one is being written
 CORRELATION = "HEADWAY_CORRELATION"
 _logs: "list[Logs]" = []
+_ever: "list[bool]" = []  # whether an id was ever set in this process
 _id: "ContextVar[str | None]" = ContextVar("headway_correlation", default=None)
 _inherited = os.environ.get(CORRELATION) or None  # from the process that started this one
+_PLAIN = frozenset({str, int, float, bool, type(None)})  # formatted by `%` without our help
 
 
 # -- what is put around logging
@@ -64,7 +72,13 @@ def install(run: "Run") -> None:
     message = logging.LogRecord.getMessage
 
     def is_enabled_for(self: logging.Logger, level: int) -> bool:
-        return enabled(self, level) or (level >= logs.level and wanted(self, level))
+        if enabled(self, level):
+            return True
+        if level < logs.level or not wanted(self, level):
+            return False
+        if logging.Logger.makeRecord is make:  # only now: most programs never come here
+            logging.Logger.makeRecord = make_record  # type: ignore[method-assign]
+        return True
 
     def make_record(
         self: logging.Logger, name: str, level: int, *rest: "Any", **more: "Any"
@@ -75,8 +89,9 @@ def install(run: "Run") -> None:
         return record
 
     def call_handlers(self: logging.Logger, record: logging.LogRecord) -> None:
-        is_theirs = not getattr(record, "_headway_only", False)
-        logs.take(self, record, is_theirs)
+        is_theirs = "_headway_only" not in record.__dict__
+        if record.levelno >= logs.level:
+            logs.take(self, record, is_theirs)
         if is_theirs:
             call(self, record)
 
@@ -91,11 +106,11 @@ def install(run: "Run") -> None:
     for kind, name, function in (
         (logging.Logger, "isEnabledFor", is_enabled_for),
         (logging.Logger, "callHandlers", call_handlers),
-        (logging.Logger, "makeRecord", make_record),
         (logging.LogRecord, "getMessage", get_message),
     ):
         function.__name__ = function.__qualname__ = name
         setattr(kind, name, function)
+    make_record.__name__ = make_record.__qualname__ = "makeRecord"
     logging.root.manager._clear_cache()  # type: ignore[attr-defined]
 
 
@@ -135,9 +150,10 @@ def is_printed(logger: "logging.Logger | None", levelno: int) -> bool:
 
 
 def _is_terminal(handler: "Any") -> bool:
-    stream = getattr(handler, "stream", None) or getattr(
-        getattr(handler, "console", None), "file", None
-    )
+    stream = getattr(handler, "stream", None)
+    if stream is not None and (stream is sys.stderr or stream is sys.stdout):
+        return True
+    stream = stream or getattr(getattr(handler, "console", None), "file", None)
     if stream is None:
         return False
     if stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
@@ -175,6 +191,7 @@ class correlation:
 
 
 def _set(id: "str | None") -> None:
+    _ever[:] = [True]
     _id.set(id)
     # else two threads would fight over the environment
     if threading.current_thread() is threading.main_thread():
@@ -220,8 +237,15 @@ class Logs:
         self._stream: StreamWriter | None = None
         self._segment, self._size, self._look_s = -1, 0, 0.0
         self._backoff = Backoff()
-        self._values: list[str] | None = None  # secrets, and paths masked with them
+        self._has_failed = False  # the last write
+        self._values: list[str] = []  # secrets, and paths masked with them
         self._paths: dict[str, str] = {}
+        # what is the same in every record of one call of logging, as JSON
+        self._constant: dict[tuple[object, ...], str] = {}
+        self._place: object = None  # of the run that it was made for
+        self._changes = -1  # of the environment, when secrets were looked for
+        if run.environ is os.environ:
+            environ_changes.watch()
         self._busy: set[int] = set()  # threads that are in here
         self._early: list[tuple[logging.Logger, logging.LogRecord, bool]] = []
         run.parts.append(self)
@@ -230,8 +254,6 @@ class Logs:
         """Write one record. What a record's own objects log while they are shown is not written: it
         has no end.
         """
-        if record.levelno < self.level:
-            return
         thread = get_ident()
         if thread in self._busy:
             if len(self._early) < EARLY_MAX:
@@ -240,10 +262,10 @@ class Logs:
         self._busy.add(thread)
         try:
             self._write(logger, record, is_theirs)
-            waiting, self._early = self._early, []
-            for early in waiting:  # of a signal handler; those that these make are dropped
-                self._write(*early)
-            if waiting:
+            if self._early:
+                waiting, self._early = self._early, []
+                for early in waiting:  # of a signal handler; those that these make are dropped
+                    self._write(*early)
                 self._early = []
         except Exception as error:  # P1: the program's own handlers must still get the record
             raise_if_signal(error)
@@ -252,26 +274,90 @@ class Logs:
             self._busy.discard(thread)
 
     def _write(self, logger: logging.Logger, record: logging.LogRecord, is_theirs: bool) -> None:
-        place = self.run.place or from_environment(self.run.environ)
-        if self.run.is_off or place is None:
+        """An ordinary record, a short string with numbers and strings in it, is written right here:
+        a training loop pays for this. So it is one function, and all that one call of logging says
+        each time is made once. `_write_any` does it for all others.
+        """
+        run = self.run
+        place = run.place or from_environment(run.environ)
+        if run.is_off or place is None:
             return  # not a job: logging makes none
-        fact = self._fact(record, place.rank, is_theirs and is_printed(logger, record.levelno))
+        printed = is_theirs and is_printed(logger, record.levelno)
+        changes = environ_changes.changes[0]
+        if changes != self._changes or place is not self._place:
+            self._look_for_secrets(changes, place)
+        text, args = record.msg, record.args
+        if type(text) is not str or record.exc_info or record.exc_text or record.stack_info:
+            return self._write_any(record, place.rank, printed)
+        if args:
+            if type(args) is not tuple or "%" not in text:
+                return self._write_any(record, place.rank, printed)
+            for value in args:
+                if type(value) not in _PLAIN:
+                    return self._write_any(record, place.rank, printed)
+            try:
+                text %= args
+            except (TypeError, ValueError):
+                return self._write_any(record, place.rank, printed)
+        if len(text) > LOG_TEXT_CHARS_MAX:
+            return self._write_any(record, place.rank, printed)
+        text = mask_text(text, self._values)
+        if not text.isascii():
+            text = clean_text(text)
+        key = (
+            record.pathname, record.lineno, record.levelname, record.name, record.threadName,
+            record.processName, printed,
+        )  # fmt: skip
+        constant = self._constant.get(key)
+        if constant is None:
+            fields = self._fields(record, place.rank, printed)
+            constant = ",".join(f"{quoted(k)}:{plain_json.dumps(v)}" for k, v in fields.items())
+            if len(self._constant) < PLACES_MAX:
+                self._constant[key] = constant
+        id = current_correlation() if _ever else _inherited
+        last = "" if id is None else f',"correlation":{quoted(id)}'
+        payload = (
+            f'{{"type":"log","time_ns":{int(record.created * 1e9)},{constant},"cut":false,'
+            f'"text":{quoted(text)}{last}}}'
+        )
+        self._append(encode(FACT, payload.encode()))
+
+    def _write_any(self, record: logging.LogRecord, rank: int, printed: bool) -> None:
+        fact = self._fact(record, rank, printed)
         frame = encode_json(FACT, fact)
         if len(frame) > FRAME_BYTES_MAX:
             fact.pop("table", None)
             frame = encode_json(FACT, fact | {"cut": True})
         self._append(frame)
 
+    def _look_for_secrets(self, changes: int, place: object) -> None:
+        self._place = place
+        if self.run.environ is os.environ:  # else nobody counts its changes
+            self._changes = changes
+        values = self.run.secrets()
+        if values is not self._values or self._constant:
+            self._values, self._paths, self._constant = values, {}, {}
+
+    def _fields(self, record: logging.LogRecord, rank: int, printed: bool) -> "dict[str, Any]":
+        return {
+            "rank": rank, "pid": os.getpid(), "process": _word(record.processName),
+            "thread": _word(record.threadName), "level": _word(record.levelname),
+            "levelno": int(record.levelno), "logger": _word(record.name),
+            "file": self._path(record.pathname), "line": int(record.lineno or 0),
+            "func": _word(record.funcName), "printed": printed,
+        }  # fmt: skip
+
     def _fact(self, record: logging.LogRecord, rank: int, printed: bool) -> "dict[str, Any]":
-        mask = self._masker()
+        values = self._values
+
+        def mask(text: str) -> str:
+            return mask_text(text, values)
+
         text = log_text.text_of(record) + _trouble_of(record)
         text, was_cut = log_text.bounded(text, mask)
         fact: dict[str, Any] = {
-            "type": "log", "time_ns": int(record.created * 1e9), "rank": rank, "pid": os.getpid(),
-            "process": _word(record.processName), "thread": _word(record.threadName), "level": _word(record.levelname),
-            "levelno": int(record.levelno), "logger": _word(record.name), "text": clean_text(text),
-            "file": self._path(record.pathname, mask), "line": int(record.lineno or 0), "func": _word(record.funcName),
-            "printed": printed, "cut": was_cut,
+            "type": "log", "time_ns": int(record.created * 1e9), **self._fields(record, rank, printed),
+            "cut": was_cut, "text": clean_text(text),
         }  # fmt: skip
         table, id = log_text.cells_of(record, mask), current_correlation()
         if table is not None:
@@ -280,17 +366,11 @@ class Logs:
             fact["correlation"] = id
         return fact
 
-    def _masker(self) -> "Mask":
-        values = self.run.secrets()
-        if values is not self._values:  # a variable has changed
-            self._values, self._paths = values, {}
-        return lambda text: mask_text(text, values)
-
-    def _path(self, path: str, mask: "Mask") -> str:
+    def _path(self, path: str) -> str:
         """Masked once: records come from few files."""
         known = self._paths.get(path)
         if known is None:
-            known = clean_text(mask(str(path)))[:1000]
+            known = clean_text(mask_text(str(path), self._values))[:1000]
             if len(self._paths) < PATHS_MAX:
                 self._paths[path] = known
         return known
@@ -298,14 +378,16 @@ class Logs:
     def _append(self, frame: bytes) -> None:
         with self.run.lock:
             try:
-                stream = self._open()
+                stream = self._stream or self._open()
                 stream.append(frame)
             except OSError as error:
                 raise_if_signal(error)
                 self._fail(error, len(frame))
                 return
             self._size += len(frame)
-            self._backoff.succeeded()
+            if self._has_failed:
+                self._has_failed = False
+                self._backoff.succeeded()
             now_s = time.monotonic()
             if self._size >= SEGMENT_BYTES_MAX:
                 self._drop_stream()
@@ -325,6 +407,7 @@ class Logs:
 
     def _look(self, stream: StreamWriter, now_s: float) -> None:
         """Is the file still there? Tell what was lost, now that one could be written."""
+        self._changes = -1  # variables that were changed in ways that are not counted
         self._look_s = now_s + LOOK_INTERVAL_S
         if stream.size() is None:
             self._drop_stream()
@@ -332,6 +415,7 @@ class Logs:
         self.tell()
 
     def _fail(self, error: OSError, size: int) -> None:
+        self._has_failed = True
         self._lose(size, error.strerror or type(error).__name__)
         if self._backoff.is_over():
             self._backoff.failed()
@@ -363,6 +447,7 @@ class Logs:
     def close(self) -> None:
         """At the end, and in a forked child, whose records go into a stream of its own."""
         self._busy, self._early = set(), []
+        self._constant = {}  # the process has another number
         self._drop_stream()
         self._segment = -1
 

@@ -95,8 +95,11 @@ def explain_exit(end: Exit) -> Finding | None:
         return Finding(cause, kind, text[:TEXT_CHARS_MAX], end.rank)
     if end.exit_code == 0 and end.signal is None:
         return None
-    if end.oom:
-        return Finding("host_oom", "resource", "killed because memory ran out", end.rank)
+    if ran_out_of_memory(end):
+        text = "killed because memory ran out"
+        if end.signal is None:
+            text = f"a process of it was killed because memory ran out (exit code {end.exit_code})"
+        return Finding("host_oom", "resource", text, end.rank)
     if end.signal is not None:
         return _by_signal(end.signal, end.rank)
     if end.exit_code in _DECLARED:
@@ -104,6 +107,36 @@ def explain_exit(end: Exit) -> Finding | None:
     if end.exception is not None and end.exception.get("where", "main") == "main":
         return _by_exception(end.exception, end.rank)
     return _by_code(end.exit_code, end.message, end.rank)
+
+
+# what programs say when a process that they had started was killed
+_KILLED_BELOW = (
+    "killed",
+    "exited unexpectedly",
+    "terminated abruptly",
+    "exit code -9",
+    "exit code: -9",
+    "SIGKILL",
+    "ChildFailedError",
+    "CalledProcessError",
+    "BrokenProcessPool",
+    "ProcessExitedException",
+    "TerminatedWorkerError",
+)
+
+
+def ran_out_of_memory(end: Exit) -> bool:
+    """Whether the kernel's kill explains this end: of the rank itself, or of a process below it.
+
+    The counter is that of a control group, which may hold other jobs, too: an exception that
+    speaks of something else has another cause.
+    """
+    if not end.oom or end.signal not in (None, signals.SIGKILL):
+        return False
+    if end.signal is not None or end.exception is None:
+        return True
+    said = f"{end.exception.get('exc_type')}: {end.exception.get('message')}"
+    return any(word in said for word in _KILLED_BELOW)
 
 
 def _by_signal(number: int, rank: int | None) -> Finding:

@@ -153,7 +153,7 @@ def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> JsonOb
         "rlimits": {name: list(pair) for name, pair in plan.rlimits.items()}, "processes": task.processes,
         "first_rank": task.first_rank, "world_size": plan.world_size, "gpus": None, "grace_s": plan.grace_s,
         "max_duration_s": plan.max_duration_s, "hold_s": plan.hold_s, "pty": plan.pty,
-        "ranked": plan.ranked, "stdin": plan.stdin,
+        "ranked": plan.ranked, "stdin": plan.stdin, "memory_limit_bytes": None,
         "monitoring_interval_s": plan.monitoring_interval_s, "secret_names": list(given.secret_names),
         "role": task.role, "role_first_rank": task.role_first_rank, "role_processes": task.role_processes,
         "node_rank": task.node_rank, "tasks": len(plan.tasks), "barrier": len(plan.tasks) > 1,

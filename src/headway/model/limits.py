@@ -356,6 +356,7 @@ TAKEN_KEEP_S = 300.0
 RETRIES_UNCOUNTED_MAX = 100  # of one cause that is not counted
 RETRIES_MAX = 1_000  # that a job may ask for, counted or in all
 AFTER_MAX = 1_000  # jobs that one job may wait for
+MEMORY_WATCH_S = 0.5  # between two looks at the memory of a task that may have only so much
 HOLD_S_MAX = 7 * 86_400.0  # the longest time that a failed task is kept; setting hold_max_s
 # how long `hw submit ssh` holds a node unless --max-duration says otherwise
 RESERVE_S = 4 * 3_600.0

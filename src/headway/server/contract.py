@@ -228,12 +228,21 @@ class Found(Answer):
     said: str
 
 
+class Needs(Answer):
+    """What was asked for; null where nothing was."""
+
+    cpus: int | None
+    memory_bytes: int | None
+    max_duration_s: float | None
+
+
 class Job(JobHead):
     """`hw q ID --json`."""
 
     cause: Cause | None
     health: Health | None
     priority: int
+    needs: Needs
     retries: Retries
     hold: Hold | None
     reserved: bool

@@ -98,7 +98,7 @@ JOB: Final = (
     Field("cpus", count(1, _CORES_MAX), "Cores that the job needs.", "cpus",
           ("--cpus",), "N", "cores that the job needs", default=True, nullable=True),
     Field("memory_bytes", SIZE, "Memory that the job needs.", "memory",
-          ("--memory",), "SIZE", "memory that the job needs, such as 32GiB", default=True, nullable=True),
+          ("--memory",), "SIZE", "memory that the job needs and may have, such as 32GiB", default=True, nullable=True),
     Field("max_duration_s", seconds(), "The job is stopped after this time.", "time",
           ("--max-duration",), "TIME", "stop it after this time, such as 90s or 3.5h", default=True, nullable=True),
     Field("grace_s", seconds(zero=True), "Time between SIGTERM and SIGKILL.", "grace", default=True),

@@ -103,7 +103,13 @@ def write_all(files: Files, fd: int, data: "bytes | memoryview") -> None:
     """Write every byte. Raises OSError with `data` partly written; the reader then finds a torn
     frame.
     """
-    view = memoryview(data)
+    try:
+        written = files.write(fd, data)
+    except InterruptedError:
+        written = 0
+    if written == len(data):
+        return  # nearly always
+    view = memoryview(data)[written:]
     while view:
         try:
             view = view[files.write(fd, view) :]

@@ -169,6 +169,8 @@ class TaskFile(Value):
     grace_s: float = GRACE_S
     max_duration_s: float | None = None
     hold_s: float = 0.0  # how long the task is kept after its command has failed
+    # what all its processes together may have; None: somebody else sees to that, or nobody
+    memory_limit_bytes: int | None = None
     pty: bool = False  # stdout and stderr of its processes are terminals
     # {pid, start} of the `hw run` on this machine whose stdin rank 0 gets
     stdin: "dict[str, int] | None" = None

@@ -53,6 +53,11 @@ def job_object(
         "cause": job.cause or (last.cause if last else None),
         "health": health_rows.current(c, [pk]).get(pk),
         "priority": job.spec.priority,
+        "needs": {
+            "cpus": job.spec.cpus,
+            "memory_bytes": job.spec.memory_bytes,
+            "max_duration_s": job.spec.max_duration_s,
+        },
         "retries": _retries(job),
         "hold": _hold(job, now_ns),
         "reserved": job.spec.reserved,

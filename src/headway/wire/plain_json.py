@@ -8,9 +8,9 @@ Called by `wire/frame.py`. Gives exactly what `json.dumps(value, allow_nan=False
 from __future__ import annotations
 
 try:
-    from _json import encode_basestring_ascii as _quoted
+    from _json import encode_basestring_ascii as quoted
 except ImportError:  # a Python without the C part
-    from json.encoder import py_encode_basestring_ascii as _quoted
+    from json.encoder import py_encode_basestring_ascii as quoted
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def dumps(value: "Any") -> str:
     """TypeError for what is not plain data, ValueError for NaN and infinities."""
     if isinstance(value, str):
-        return _quoted(value)
+        return quoted(value)
     if value is None:
         return "null"
     if value is True or value is False:
@@ -40,7 +40,7 @@ def dumps(value: "Any") -> str:
 
 def _key(key: "Any") -> str:
     if isinstance(key, str):
-        return _quoted(key)
+        return quoted(key)
     if key is None or isinstance(key, (int, float)):
         return f'"{dumps(key)}"'
     raise TypeError(f"{type(key).__name__} is not the name of a field")

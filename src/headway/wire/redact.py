@@ -115,6 +115,15 @@ SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
 _TEXT_SHAPES = [(tuple(lit.decode() for lit in lits), shape.decode()) for _, lits, shape in SHAPES]
 
 
+# By a character of each literal: most texts have few of these, and then nothing else is looked for.
+_BY_MARK: "dict[str, list[str]]" = {}
+for _literals, _ in _TEXT_SHAPES:
+    for _literal in _literals:
+        _mark = next((mark for mark in "_-=:" if mark in _literal), max(_literal[:3]))
+        _BY_MARK.setdefault(_mark, []).append(_literal)
+_MARKS = tuple((mark, tuple(literals)) for mark, literals in _BY_MARK.items())
+
+
 def words_of(name: str) -> list[str]:
     """`githubAPIToken_2` is github, API, Token and 2. By hand: a pattern would have to be compiled
     first.
@@ -198,10 +207,21 @@ def mask_text(text: str, values: "Iterable[str]" = ()) -> str:
     for value in values:
         if value in text:
             text = text.replace(value, MASK)
+    if not _may_have_shape(text):
+        return text
     for literals, shape in _TEXT_SHAPES:
         if any(literal in text for literal in literals):
             text = _substitute(shape, text)
     return text
+
+
+def _may_have_shape(text: str) -> bool:
+    for mark, literals in _MARKS:
+        if mark in text:
+            for literal in literals:  # not any(): asked for every log record
+                if literal in text:
+                    return True
+    return False
 
 
 def _substitute(shape: str, text: str) -> str:

@@ -623,6 +623,7 @@ export interface Job {
   cause: Cause | null;
   health: Health | null;
   priority: number;
+  needs: Needs;
   retries: Retries;
   hold: Hold | null;
   reserved: boolean;
@@ -945,6 +946,13 @@ export interface MonitorTarget {
   state: string;
   error: string | null;
   since: string | null;
+}
+
+/** What was asked for; null where nothing was. */
+export interface Needs {
+  cpus: number | null;
+  memory_bytes: number | null;
+  max_duration_s: number | null;
 }
 
 /** The only time that the token itself is told. */

@@ -62,6 +62,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from headway.agent.shim.folders import Carrier
     from headway.agent.shim.machine import ShimEvent, ShimInstruction
+    from headway.agent.shim.memory_limit import MemoryLimit
     from headway.model.json_types import JsonObject
 
 EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP, EXIT_TAKEN = 0, 1, 3, 4, 5
@@ -100,6 +101,7 @@ class Shim:
         ] = {}  # pid -> (pipe, rank); of terminals, that live; each leads a session of its own
         self._drain_s: float | None = None  # until then the end waits for what terminals still hold
         self._leftovers: list[process.Status] = []
+        self._memory: MemoryLimit | None = None  # where the task may have only so much
         self._seqs: dict[int, None] = {}
         self._reaper_s: float | None = None
         self._started: JsonObject | None = None  # the task_started fact, until it is written
@@ -179,6 +181,11 @@ class Shim:
             task.processes, task.first_rank, *limits, bool(task.folders), task.folders_sent
         )
         self._machine = ShimMachine(plan)
+        if task.memory_limit_bytes is not None:
+            from headway.agent.shim.memory_limit import MemoryLimit
+
+            name = f"headway-{os.path.basename(self.task_dir)}"
+            self._memory = MemoryLimit(task.memory_limit_bytes, name, self.log.say)
         self._oom_file = process.oom_file()
         self._oom_kills = process.oom_kills(self._oom_file)
         version = ".".join(str(part) for part in sys.version_info[:3])
@@ -231,6 +238,11 @@ class Shim:
         events += self._reap()
         seen = None if self._carrier is None else self._carrier.look(time.monotonic())
         events += [] if seen is None else [seen]
+        memory_s = None if self._memory is None else self._memory.due_s()
+        if self._memory is not None and memory_s is not None and self._living:
+            now_s = time.monotonic()
+            if now_s >= memory_s:
+                self._memory.look(now_s, self._groups, self._our_sessions())
         if self._reaper_s is not None and time.monotonic() >= self._reaper_s:
             self._reaper_s = None
             process.become_subreaper()
@@ -246,8 +258,11 @@ class Shim:
         ]:
             poll.register(fd, select.POLLIN)
         carrier_s = None if self._carrier is None else self._carrier.due_s()
+        memory_s = self._memory.due_s() if self._memory is not None and self._living else None
         times = [
-            t for t in (self._machine.wake_s(now_s), self._reaper_s, carrier_s) if t is not None
+            t
+            for t in (self._machine.wake_s(now_s), self._reaper_s, carrier_s, memory_s)
+            if t is not None
         ]
         timeout_ms = None if not times else max(0.0, (min(times) - now_s) * 1000)
         return {fd for fd, _ in poll.poll(timeout_ms)}
@@ -310,9 +325,13 @@ class Shim:
         self._drain_s = self._drain_s or now_s + PTY_DRAIN_S
         return bool(self._copiers) and now_s < self._drain_s
 
-    def _look_for_leftovers(self) -> list[process.Status]:
+    def _our_sessions(self) -> set[int]:
+        """Of processes below us that do not belong to the task."""
         ours = self._shippers | set(self._copiers)
-        ours |= set() if self._carrier is None else self._carrier.sessions
+        return ours | (set() if self._carrier is None else self._carrier.sessions)
+
+    def _look_for_leftovers(self) -> list[process.Status]:
+        ours = self._our_sessions()
         found = process.leftovers_below(os.getpid(), ours) if self._adopts else None
         return process.leftovers(os.getpid(), self._groups, ours) if found is None else found
 
@@ -362,6 +381,8 @@ class Shim:
         self._pids[start.pid] = index
         self._living[index] = start.pid
         self._groups.add(start.pid)
+        if self._memory is not None:
+            self._memory.take_in(start.pid)
         if start.copier is not None:
             self._copiers[start.copier] = (start.copier_pipe, self.task.first_rank + index)
         self._reaper_s = None if self._adopts else now_s + REAPER_S
@@ -431,16 +452,16 @@ class Shim:
                 events += self._learn_start(pipe)
         self._living.pop(index, None)
         if code >= 0:
-            return [*events, RankExited(index, code, None)]
-        return [
-            *events,
-            RankExited(index, None, -code, oom=-code == signal.SIGKILL and self._was_oom()),
-        ]
+            return [*events, RankExited(index, code, None, oom=code != 0 and self._was_oom())]
+        # another signal than SIGKILL: a launcher that aborts because its child was killed
+        return [*events, RankExited(index, None, -code, oom=self._was_oom())]
 
     def _was_oom(self) -> bool:
-        """Whether the kernel has killed something of our cgroup for want of memory since we
+        """Whether something of the task, or of our cgroup, was killed for want of memory since we
         started.
         """
+        if self._memory is not None and self._memory.kills():
+            return True
         now = process.oom_kills(self._oom_file)
         return now is not None and self._oom_kills is not None and now > self._oom_kills
 

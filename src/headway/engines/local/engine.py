@@ -153,6 +153,7 @@ class LocalEngine:
         return task_file(
             plan, task, given, home=str(self.paths.home), socket=str(socket_path(self.paths.home)),
             output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), address=ADDRESS, gpus=gpus,
+            memory_limit_bytes=task.memory_bytes,
             carried=folders_file(plan, given, self.paths.home / "folders", self._get),
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headway.diagnose.evidence import End, Evidence, Raised, Stream
-from headway.diagnose.exit import Exit
+from headway.diagnose.exit import Exit, ran_out_of_memory
 from headway.diagnose.reader import join_parts, read_stream
 from headway.diagnose.runner import Diagnosis, diagnose
 from headway.home.paths import Paths
@@ -117,7 +117,7 @@ def gather(job: Job, attempt: Attempt, end: Exit, streams: list[Stream]) -> Evid
         ends=[End(end.rank, end.exit_code, end.signal, node=node)],
         raised=sorted(raised, key=lambda one: one.time_s or 0.0),
         reason=end.reason,
-        oom_kills=int(end.oom),
+        oom_kills=int(ran_out_of_memory(end)),
         memory_bytes=job.spec.memory_bytes,
         time_limit_s=job.spec.max_duration_s,
         job=job.id,

@@ -152,6 +152,7 @@ def _fact_lines(job: JsonObject, out: Output, now: datetime) -> list[str]:
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
         *(("progress", words) for words in _progress_lines(job.get("progress") or [])),
+        ("needs", _needs_words(job.get("needs") or {})),
         ("usage", _usage_words(job.get("usage") or {})),
     ]
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
@@ -292,6 +293,16 @@ def _attach_words(job: JsonObject) -> str:
             f"hw shell {short}   or: {fmt.shell_words([*words[: words.index('exec') + 3], 'sh'])}"
         )
     return f"hw ssh {short}   runs: {fmt.shell_words(words)}"
+
+
+def _needs_words(needs: JsonObject) -> str:
+    """What it asked for, above what it uses."""
+    words = [f"memory {fmt.size(needs['memory_bytes'])}"] if needs.get("memory_bytes") else []
+    words += [fmt.plural(needs["cpus"], "core")] if needs.get("cpus") else []
+    words += (
+        [f"at most {fmt.duration(needs['max_duration_s'])}"] if needs.get("max_duration_s") else []
+    )
+    return " · ".join(words)
 
 
 def _reserved_words(job: JsonObject) -> str:
