@@ -8,13 +8,15 @@ Called by `wire/frame.py`. Gives exactly what `json.dumps(value, allow_nan=False
 from __future__ import annotations
 
 try:
-    from _json import encode_basestring_ascii as quoted
+    from _json import encode_basestring_ascii as _quote
 except ImportError:  # a Python without the C part
-    from json.encoder import py_encode_basestring_ascii as quoted
+    from json.encoder import py_encode_basestring_ascii as _quote
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from typing import Any
+
+quoted = _quote  # a string with its quotation marks
 
 
 def dumps(value: "Any") -> str:

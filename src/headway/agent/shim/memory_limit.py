@@ -14,6 +14,7 @@ import signal
 
 from headway.agent import process
 from headway.model.limits import MEMORY_WATCH_S
+from headway.wire.identity import PROC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _GROUPS = "/sys/fs/cgroup"
 
 class MemoryLimit:
     def __init__(
-        self, limit_bytes: int, name: str, say: "Callable[[str], None]", proc: str = process.PROC
+        self, limit_bytes: int, name: str, say: "Callable[[str], None]", proc: str = PROC
     ) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0  # when it was too much
