@@ -25,8 +25,16 @@ _FILE = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
 def migrations() -> dict[int, str]:
     """Number → SQL, of every migration that this version knows."""
     folder = resources.files("headway.store") / "migrations"
-    found = ((_FILE.match(entry.name), entry) for entry in folder.iterdir())
-    return {int(match[1]): entry.read_text() for match, entry in found if match}
+    found: dict[int, str] = {}
+    for entry in folder.iterdir():
+        match = _FILE.match(entry.name)
+        if match is None:
+            continue
+        number = int(match[1])
+        if number in found:  # of two with one number, one would be lost in silence
+            raise RuntimeError(f"two migrations have the number {number}: renumber {entry.name}")
+        found[number] = entry.read_text()
+    return found
 
 
 def statements(script: str) -> Iterator[str]:
