@@ -54,19 +54,21 @@ def everybody() -> list[Status]:
 
 def leftovers(parent: int, groups: set[int], spared_sessions: set[int]) -> list[Status]:
     """Living processes below `parent` or in one of `groups`, but for sessions that are ours."""
-    everyone = [
-        s
-        for s in everybody()
-        if s.state not in "ZX" and s.session not in spared_sessions and s.pid != parent
-    ]
+    candidates = []
+    for status in everybody():
+        is_ours = status.session in spared_sessions or status.pid == parent
+        if status.state not in "ZX" and not is_ours:
+            candidates.append(status)
+
     below = {parent}
     grew = True
     while grew:  # a child may have a smaller pid than its parent, so go on until nothing is added
-        found = {s.pid for s in everyone if s.parent in below} - below
-        grew = bool(found)
-        below |= found
-    found_all = [s for s in everyone if s.pid in below or s.group in groups]
-    return [s for s in found_all if not _serves_another_run(s.pid)]
+        children = {s.pid for s in candidates if s.parent in below} - below
+        grew = bool(children)
+        below |= children
+
+    found = [s for s in candidates if s.pid in below or s.group in groups]
+    return [s for s in found if not _serves_another_run(s.pid)]
 
 
 def leftovers_below(parent: int, spared_sessions: set[int]) -> list[Status] | None:
@@ -169,14 +171,18 @@ def oom_file() -> str | None:
             rows = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return None
-    folders = {controllers: path for _, controllers, path in (row for row in rows if len(row) == 3)}
-    places = [f"/sys/fs/cgroup{folders.get('', '')}/memory.events"]
+    folders = {row[1]: row[2] for row in rows if len(row) == 3}
+
+    places = []
     # the first version of cgroups; in a container its own group is mounted as the root
     if "memory" in folders:
-        places = [
-            f"/sys/fs/cgroup/memory{part}/memory.oom_control" for part in (folders["memory"], "")
-        ] + places
-    return next((place for place in places if os.path.exists(place)), None)
+        places.append(f"/sys/fs/cgroup/memory{folders['memory']}/memory.oom_control")
+        places.append("/sys/fs/cgroup/memory/memory.oom_control")
+    places.append(f"/sys/fs/cgroup{folders.get('', '')}/memory.events")
+    for place in places:
+        if os.path.exists(place):
+            return place
+    return None
 
 
 def oom_kills(path: str | None) -> int | None:

@@ -64,13 +64,16 @@ def _of_rank(task_dir: str, index: int) -> dict[str, str]:
     except OSError:
         return {}  # no Linux
     for pid in pids:
+        if pid == os.getpid():
+            continue
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 entries = file.read().split(b"\0")
         except OSError:
             continue
-        if pid != os.getpid() and marks.issubset(entries):
-            return dict(os.fsdecode(entry).split("=", 1) for entry in entries if b"=" in entry)
+        if marks.issubset(entries):
+            pairs = [os.fsdecode(entry) for entry in entries if b"=" in entry]
+            return dict(pair.split("=", 1) for pair in pairs)
     return {}
 
 

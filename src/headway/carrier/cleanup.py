@@ -34,17 +34,22 @@ def collect(
     """Remove cached data that no open job has and nobody asked for in a long time, fetches that
     nobody has finished, and notes of jobs that are over, as far as `is_over` knows.
     """
-    used = {str(note.get("version")) for uuid in open_jobs for note in _notes(base / "jobs" / uuid)}
-    old = [
-        version
-        for version in _versions(base / "cache")
-        if str(version) not in used and is_old(_note_of(version))
-    ]
-    sizes = [_size(version) if dry_run else _remove(version) for version in old]
-    freed = [size for size in sizes if size is not None]
-    for entry in (base / "jobs").glob("*"):
-        if not dry_run and entry.name not in open_jobs and is_over(entry.name):
-            shutil.rmtree(entry, ignore_errors=True)
+    used: set[str] = set()
+    for uuid in open_jobs:
+        used.update(str(note.get("version")) for note in _notes(base / "jobs" / uuid))
+
+    freed = []
+    for version in _versions(base / "cache"):
+        if str(version) in used or not is_old(_note_of(version)):
+            continue
+        size = _size(version) if dry_run else _remove(version)
+        if size is not None:
+            freed.append(size)
+
+    if not dry_run:
+        for entry in (base / "jobs").glob("*"):
+            if entry.name not in open_jobs and is_over(entry.name):
+                shutil.rmtree(entry, ignore_errors=True)
     return Freed(len(freed), sum(freed))
 
 

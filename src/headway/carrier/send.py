@@ -89,16 +89,23 @@ class Sender:
 
     def finish(self, pause: Callable[[float], None] = time.sleep) -> Left:
         """Everything that is left, with a limited number of tries that got nothing through."""
-        tries, before = 0, -1
+        tries = 0
+        left_before = -1
         while True:
             with folder_paths.locked(self._lock, lambda: None):
                 files = self._unsent()
                 errors = self._send(files)
             if not files:
                 return Left([])
-            tries, before = 0 if 0 <= len(files) < before else tries + 1, len(files)
+            if len(files) < left_before:
+                tries = 0
+            else:
+                tries += 1
+            left_before = len(files)
+
             first = errors[min(errors)] if errors else None
-            if tries >= FOLDER_TRIES or (first is not None and not first.temporary):
+            is_hopeless = first is not None and not first.temporary
+            if is_hopeless or tries >= FOLDER_TRIES:
                 return Left(sorted(errors or files), first)
             if errors:
                 pause(min(FOLDER_PAUSE_MAX_S, 2.0 ** (tries - 1)))

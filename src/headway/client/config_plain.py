@@ -209,8 +209,7 @@ def _is_enum(value: object) -> bool:
 def _summary(value: "Any") -> str | None:
     """Text for a leaf; None for what may be a container."""
     kind = type(value)
-    where = (kind.__module__, kind.__qualname__)
-    if where in _CLASSES_BY_TEXT:
+    if (kind.__module__, kind.__qualname__) in _CLASSES_BY_TEXT:
         return str(value)
     if kind.__module__.startswith("pathlib"):
         return os.fspath(value)  # type: ignore[no-any-return]
@@ -218,14 +217,16 @@ def _summary(value: "Any") -> str | None:
         return f"<{len(value)} bytes>"
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return f"{value.__module__}.{value.__qualname__}"
+
     shape = getattr(value, "shape", None)
-    if shape is not None and shape != () and not hasattr(value, "__dataclass_fields__"):
-        sizes = ", ".join(str(int(n)) for n in islice(iter(shape), 16))
-        dtype = getattr(value, "dtype", None)
-        return f"<{type_name(value)} of shape ({sizes})" + (
-            f", {str(dtype)[:64]}>" if dtype is not None else ">"
-        )
-    return None
+    if shape is None or shape == () or hasattr(value, "__dataclass_fields__"):
+        return None
+    sizes = ", ".join(str(int(n)) for n in islice(iter(shape), 16))
+    words = f"{type_name(value)} of shape ({sizes})"
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None:
+        words += f", {str(dtype)[:64]}"
+    return f"<{words}>"
 
 
 def pairs_of(value: "Any") -> "Iterator[tuple[object, Any]] | None":

@@ -156,19 +156,23 @@ def _store(dist: "Any", mine: int, size: int, timeout: "Any") -> "tuple[str, Any
 
 def master(environ: "Environ") -> tuple[str, int] | None:
     """Where rank 0 listens; None: all processes are on this machine and may meet in a file."""
-    name, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
+    name = environ.get("MASTER_ADDR")
+    port = environ.get("MASTER_PORT")
     if name and port:
-        if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        is_number = port.isascii() and port.isdigit()
+        if not is_number or not 0 < int(port) < 65536:
             raise _half(f"MASTER_PORT={port!r:.40} is not a port", "a number from 1 to 65535")
         return name, int(port)
-    if name or port:
-        there, missing = ("MASTER_ADDR", "MASTER_PORT") if name else ("MASTER_PORT", "MASTER_ADDR")
-        raise _half(f"{there} is set and {missing} is not", f"set {missing} too")
+    if name:
+        raise _half("MASTER_ADDR is set and MASTER_PORT is not", "set MASTER_PORT too")
+    if port:
+        raise _half("MASTER_PORT is set and MASTER_ADDR is not", "set MASTER_ADDR too")
+
     if "SLURM_STEP_ID" in environ:
         return _slurm_master(environ)
     size = environ.get("OMPI_COMM_WORLD_SIZE") or environ.get("PMI_SIZE")
-    near = environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or environ.get("MPI_LOCALNRANKS")
-    if size is not None and size == near:
+    local_size = environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or environ.get("MPI_LOCALNRANKS")
+    if size is not None and size == local_size:
         return None
     raise _half(
         "MASTER_ADDR and MASTER_PORT are not set, so the processes do not know where to meet",

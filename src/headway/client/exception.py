@@ -80,8 +80,11 @@ def _place(error: BaseException, tb: "TracebackType | None") -> tuple[str | None
         if _is_own(innermost[0] or ""):
             own = innermost
         tb = tb.tb_next
+
     path, line = own if own[0] else innermost
-    return (os.path.abspath(path) if path and not path.startswith("<") else path), line
+    if path and not path.startswith("<"):
+        path = os.path.abspath(path)
+    return path, line
 
 
 def _is_own(path: str) -> bool:

@@ -190,15 +190,17 @@ def as_media(value: "Any") -> "Media | None":
         made = convert(value)
         return made if isinstance(made, Media) else None
     if isinstance(value, type(os)) and value.__name__ == "matplotlib.pyplot":
-        return Figure(
-            value.gcf()
-        )  # people log the module itself, and mean the figure that it draws on
-    home = type(value).__module__.partition(".")[0]
-    if home == "matplotlib" or (home == "plotly" and hasattr(value, "to_json")):
+        # people log the module itself, and mean the figure that it draws on
+        return Figure(value.gcf())
+
+    library = type(value).__module__.partition(".")[0]
+    if library == "matplotlib":
         return _figure_of(value)
-    if home == "PIL" and hasattr(value, "save"):
+    if library == "plotly" and hasattr(value, "to_json"):
+        return _figure_of(value)
+    if library == "PIL" and hasattr(value, "save"):
         return Image(value)
-    if home in ("pandas", "polars") and hasattr(value, "columns"):
+    if library in ("pandas", "polars") and hasattr(value, "columns"):
         return Table(value)
     return None
 

@@ -77,14 +77,17 @@ def translate(pattern: str) -> str:
 def _stars(pattern: str, i: int) -> tuple[str, int]:
     """`**` counts only as a whole part of the path: then it crosses slashes."""
     end = i
-    while end < len(pattern) and pattern[end] == "*":
+    while pattern[end : end + 1] == "*":
         end += 1
-    starts = i == 0 or pattern[i - 1] == "/"
-    if end - i != 2 or not starts or (end < len(pattern) and pattern[end] != "/"):
+    starts_part = i == 0 or pattern[i - 1] == "/"
+    ends_part = pattern[end : end + 1] in ("", "/")
+    if end - i != 2 or not starts_part or not ends_part:
         return "[^/]*", end
-    if end == len(pattern):
-        return (".+" if i else ".*"), end
-    return "(?:.*/)?", end + 1
+    if end < len(pattern):
+        return "(?:.*/)?", end + 1
+    if i == 0:
+        return ".*", end
+    return ".+", end
 
 
 def _bracket(pattern: str, i: int) -> tuple[str, int] | None:
@@ -138,17 +141,18 @@ class Rules:
         """Whether this path itself is ignored; None: no pattern says anything."""
         by_name = self._names.get(name)
         if by_name is None:
-            by_name = self._names[name] = (
-                self._quick is not None and self._quick.match(name) is not None
-            )
+            by_name = self._quick is not None and self._quick.match(name) is not None
+            self._names[name] = by_name
         below = path[len(self.base) :]
         by_path = self._quick_path is not None and self._quick_path.match(below) is not None
-        if not (by_name or by_path):  # nearly always; one search in place of one for each pattern
-            return None
+        if not by_name and not by_path:
+            return None  # nearly always; one search in place of one for each pattern
+
         for pattern in reversed(self.patterns):
             if pattern.folders_only and not is_folder:
                 continue
-            if pattern.regex.match(below if pattern.on_path else name):
+            subject = below if pattern.on_path else name
+            if pattern.regex.match(subject):
                 return not pattern.takes_back
         return None
 

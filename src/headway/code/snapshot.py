@@ -106,13 +106,19 @@ def _told(work: _Work, new_bytes: int) -> Snapshot:
 
 def _look(work: _Work) -> list[Found]:
     """Take over what has not changed; returns what must be read."""
-    same = _unchanged(work) if work.old.rules else {}  # while git still lists
+    same = {}
+    if work.old.rules:
+        same = _unchanged(work)  # while git still lists
     paths = work.tree.paths(work.old.files, work.old.rules)
     work.fresh.rules = work.tree.rules
-    todo: list[Found] = []
-    total = _take_over(work, paths, same) if same and work.old.rules == work.fresh.rules else 0
+
+    total = 0
+    if same and work.old.rules == work.fresh.rules:
+        total = _take_over(work, paths, same)
     if work.fresh.files:
         paths = [path for path in paths if path not in work.fresh.files]
+
+    todo: list[Found] = []
     while paths:
         folders, size = _compare(work, paths, todo)
         total += size

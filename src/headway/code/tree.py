@@ -127,13 +127,12 @@ class Tree:
         self.rules = ours.rules(
             RULES_VERSION, *(repr(list(words)) for words in astuple(self._rules))
         )
-        if rules == self.rules:
-            return (
-                paths
-                if paths == list(taken)
-                else [p for p in paths if p in taken or not ours.ignores(p)]
-            )
-        return [path for path in paths if not ours.ignores(path)]
+        if rules != self.rules:
+            return [path for path in paths if not ours.ignores(path)]
+        # by the same rules as before: what was taken then is taken again
+        if paths == list(taken):
+            return paths
+        return [path for path in paths if path in taken or not ours.ignores(path)]
 
     def _without_excluded(self, chosen: set[str]) -> list[str]:
         if self._rules.exclude:
@@ -336,17 +335,18 @@ def _included(root: str, patterns: Sequence[str], skipped: set[str]) -> set[str]
         wanted = Ignored()
         wanted.add(Rules([pattern]))
         start = _fixed_part(pattern)
-        if os.path.lexists(os.path.join(root, start)) and not os.path.isdir(
-            os.path.join(root, start)
-        ):
+        start_path = os.path.join(root, start)
+        if os.path.lexists(start_path) and not os.path.isdir(start_path):
             found.add(start)
             continue
-        for folder, folders, names in os.walk(os.path.join(root, start)):
+        for folder, folders, names in os.walk(start_path):
             base = os.path.relpath(folder, root)
             base = "" if base == "." else f"{base}/"
             folders[:] = [name for name in folders if name != ".git" and base + name not in skipped]
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-            found.update(base + name for name in [*names, *links] if wanted.ignores(base + name))
+            for name in (*names, *links):
+                if wanted.ignores(base + name):
+                    found.add(base + name)
     return found
 
 

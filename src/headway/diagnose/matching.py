@@ -91,16 +91,18 @@ def find_matches(evidence: Evidence) -> list[Match]:
 
 def _diverged(evidence: Evidence, others: Sequence[Match]) -> Iterator[Match]:
     """The losses printed last were not finite, and nothing that is known by its words happened."""
-    known = (one for one in others if one.role in (ROOT, FACT) and not one.generic)
-    if any(one.confidence >= 0.6 for one in known):
-        return
+    for other in others:
+        is_cause = other.role in (ROOT, FACT) and not other.generic
+        if is_cause and other.confidence >= 0.6:
+            return
     for index, stream in enumerate(evidence.streams):
         if stream.loss_nan_from is None:
             continue
-        line = next((one for one in stream.lines if one.number == stream.loss_nan_from), None)
-        if line is not None:
-            rank = line.rank if line.rank is not None else stream.rank
-            yield Match("nonfinite_loss", 0.72, ROOT, line, index, line.number, rank=rank)
+        line = next((line for line in stream.lines if line.number == stream.loss_nan_from), None)
+        if line is None:
+            continue
+        rank = stream.rank if line.rank is None else line.rank
+        yield Match("nonfinite_loss", 0.72, ROOT, line, index, line.number, rank=rank)
 
 
 def classify(kind: str, message: str, frames: Sequence[str] = ()) -> tuple[str, float]:

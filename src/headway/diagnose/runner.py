@@ -164,11 +164,13 @@ def last_words(evidence: Evidence) -> str:
     """The last line that it printed as an error: of stderr, or of the only log there is."""
     errors = [stream for stream in evidence.streams if stream.kind == "errors"]
     if not errors and len(evidence.streams) == 1:
-        errors = [stream for stream in evidence.streams if not stream.name.startswith("stdout")]
+        only = evidence.streams[0]
+        if not only.name.startswith("stdout"):
+            errors = [only]
     for stream in errors:
-        last = next((line for line in reversed(stream.lines) if line.text.strip()), None)
-        if last is not None and last.number not in stream.progress:
-            return last.text.strip()[:WORDS_CHARS_MAX]
+        printed = [line for line in stream.lines if line.text.strip()]
+        if printed and printed[-1].number not in stream.progress:
+            return printed[-1].text.strip()[:WORDS_CHARS_MAX]
     return ""
 
 
@@ -182,18 +184,13 @@ def _end_text(evidence: Evidence) -> str:
 
 def fingerprint_of(evidence: Evidence, matches: Sequence[Match]) -> str | None:
     """The same for failures that look the same: the shape of the last error, else of the last lines."""
-    last = next(
-        (match for match in reversed(matches) if match.stream >= 0 and match.role == ROOT), None
-    )
-    if last is not None:
-        text = shape_of(last.line.text)
+    errors = [match for match in matches if match.stream >= 0 and match.role == ROOT]
+    if errors:
+        text = shape_of(errors[-1].line.text)
     else:
-        tails = [
-            line.text
-            for stream in evidence.streams
-            for line in stream.lines[-3:]
-            if line.text.strip()
-        ]
+        tails: list[str] = []
+        for stream in evidence.streams:
+            tails += [line.text for line in stream.lines[-3:] if line.text.strip()]
         text = " | ".join(shape_of(tail) for tail in tails[-3:])
     if not text and evidence.exit_code is None and evidence.signal is None:
         return None

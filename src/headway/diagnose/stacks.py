@@ -380,14 +380,18 @@ def in_words(merged: Merged) -> str | None:
 
 def _crowd_words(crowd: Sequence[Group], total: int) -> str:
     count = sum(len(group.ranks) for group in crowd)
-    verb = "wait" if all(group.waits for group in crowd) else "are"
     places = list(dict.fromkeys(place_words(group) for group in crowd))
+    do_wait = all(group.waits for group in crowd)
+    one_verb = "waits" if do_wait else "is"
+    many_verb = "wait" if do_wait else "are"
     if total == 1:
-        return f"it {'waits' if verb == 'wait' else 'is'} in {places[0]}"
-    who = f"{count} of {total} ranks" if count < total else f"all {total} ranks"
+        return f"it {one_verb} in {places[0]}"
+    where = " and in ".join(places[:3])
     if count == 1:
-        who, verb = ranks_text(crowd[0].ranks), "waits" if verb == "wait" else "is"
-    return f"{who} {verb} in {' and in '.join(places[:3])}"
+        return f"{ranks_text(crowd[0].ranks)} {one_verb} in {where}"
+    if count < total:
+        return f"{count} of {total} ranks {many_verb} in {where}"
+    return f"all {total} ranks {many_verb} in {where}"
 
 
 # -- the tree

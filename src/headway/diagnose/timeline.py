@@ -50,13 +50,17 @@ def _by_time(matches: Sequence[Match], role: str) -> list[Match]:
 def _strong_roots(roots: list[Match]) -> list[Match]:
     """The errors that can be a cause, first in time first; weak ones only where there is nothing else."""
     roots = _without_vague(_without_chains(roots))
-    strong = [match for match in roots if match.confidence >= 0.6 and match.cause not in SOFT]
-    soft = [match for match in roots if match.confidence >= 0.6 and match.cause in SOFT]
-    if strong and soft and soft[0].order < strong[0].order and soft[0].confidence >= 0.8:
-        return [soft[0], *strong, *soft[1:]]
-    if strong or soft:
-        return strong + soft
-    return sorted(roots, key=lambda match: -match.confidence)
+    likely = [match for match in roots if match.confidence >= 0.6]
+    if not likely:
+        return sorted(roots, key=lambda match: -match.confidence)
+
+    strong = [match for match in likely if match.cause not in SOFT]
+    soft = [match for match in likely if match.cause in SOFT]
+    if strong and soft:
+        first = soft[0]
+        if first.order < strong[0].order and first.confidence >= 0.8:
+            return [first, *strong, *soft[1:]]
+    return strong + soft
 
 
 def _without_vague(roots: list[Match]) -> list[Match]:

@@ -143,15 +143,22 @@ def _folder_words(folder: Folder, engine: str) -> str:
     """`folder ./data from az://datasets/voc20 (account eastblob), read only, as
     HEADWAY_FOLDER_DATA`.
     """
-    is_link = folder.source is not None and not folder.mount and parse(folder.source).kind == LOCAL
-    holds = not is_link or engine in ("docker", "podman")
-    words = [f"folder ./{folder.name}"]
-    words += [f"from {folder.source}"] if folder.source else []
-    words += [f"to {folder.target}"] if folder.target else []
-    words += [f"(account {folder.account})"] if folder.account else []
-    ways = [_READ_ONLY if holds else _LINKED] if folder.mode == "ro" else []
-    ways += [f"mounted with {shlex.join([folder.mount, *folder.options])}"] if folder.mount else []
-    return ", ".join([" ".join(words), *ways, f"as {variable(folder.name)}"])
+    words = f"folder ./{folder.name}"
+    if folder.source:
+        words += f" from {folder.source}"
+    if folder.target:
+        words += f" to {folder.target}"
+    if folder.account:
+        words += f" (account {folder.account})"
+    if folder.mode == "ro":
+        is_link = False
+        if folder.source is not None and not folder.mount:
+            is_link = parse(folder.source).kind == LOCAL
+        is_enforced = not is_link or engine in ("docker", "podman")
+        words += f", {_READ_ONLY if is_enforced else _LINKED}"
+    if folder.mount:
+        words += f", mounted with {shlex.join([folder.mount, *folder.options])}"
+    return f"{words}, as {variable(folder.name)}"
 
 
 def _ranks(task: PlannedTask) -> str:

@@ -90,12 +90,19 @@ def _parse_shipper_stream(name: str, role: str, rest: list[str], tail: str) -> S
 def _parse_client_stream(name: str, role: str, rest: list[str], tail: str) -> Stream | None:
     if role not in ("facts", "metrics", "logs", "media", "blob") or len(rest) != 3:
         return None
-    rank, pid, segment = _number(rest[0]), _number(rest[1]), _number(tail)
-    if rank is None or pid is None or not _is_rand(rest[2]):
+    rank = _number(rest[0])
+    pid = _number(rest[1])
+    rand = rest[2]
+    segment = _number(tail)
+    if rank is None or pid is None or not _is_rand(rand):
         return None
-    if (role == "facts") != ("." not in name) or (role != "facts" and segment is None):
+    if role == "facts":  # of one segment, which has no number
+        if "." in name:
+            return None
+    elif "." not in name or segment is None:
         return None
-    return Stream(name, role, BLOB if role == "blob" else RECORDS, rank, pid, rest[2], segment)
+    kind = BLOB if role == "blob" else RECORDS
+    return Stream(name, role, kind, rank, pid, rand, segment)
 
 
 def parse_slots(name: str) -> tuple[int, int] | None:

@@ -105,15 +105,17 @@ def _parts(
     """What makes one line each."""
     stretches = redone.stretches(name)
     if stretches and rank != -1:
-        shown = min(one.rank for one in stretches) if rank is None else rank
-        stretches = [one for one in stretches if one.rank == shown]
+        if rank is None:
+            rank = min(stretch.rank for stretch in stretches)
+        stretches = [stretch for stretch in stretches if stretch.rank == rank]
+
     groups: dict[tuple[int, int], list[Stretch]] = {}
-    for one in stretches:
+    for stretch in stretches:
         if joined:
-            groups.setdefault((0, one.rank), []).append(one)
+            groups.setdefault((0, stretch.rank), []).append(stretch)
         else:  # each as it was logged
-            apart = dataclasses.replace(one, lost_from=None)
-            groups.setdefault((one.attempt, one.rank), []).append(apart)
+            apart = dataclasses.replace(stretch, lost_from=None)
+            groups.setdefault((stretch.attempt, stretch.rank), []).append(apart)
     return [groups[key] for key in sorted(groups)]
 
 

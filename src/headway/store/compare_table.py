@@ -250,11 +250,18 @@ def importances(
     name = asked.name[0]
     found = table(c, asked, filters, now_ns)
     wanted = found.directions[name] or "max"
-    known = [(job, job.metrics[name]) for job in found.jobs if name in job.metrics]
-    valued = [(job, metric.max if wanted == "max" else metric.min) for job, metric in known]
-    pairs = [(job.config, value) for job, value in valued if value is not None]
-    keys = importance.rank([p[0] for p in pairs], found.differs, [p[1] for p in pairs], wanted)
-    return Importance(name, wanted, len(pairs), keys, list(found.equal))
+    configs = []
+    values = []
+    for job in found.jobs:
+        if name not in job.metrics:
+            continue
+        metric = job.metrics[name]
+        value = metric.max if wanted == "max" else metric.min
+        if value is not None:
+            configs.append(job.config)
+            values.append(value)
+    keys = importance.rank(configs, found.differs, values, wanted)
+    return Importance(name, wanted, len(values), keys, list(found.equal))
 
 
 def check(asked: Asked) -> None:

@@ -114,12 +114,15 @@ def _declare(payload: memoryview, known: Mapping[int, Names], schemas: dict[int,
         too_long = any(len(name.encode()) > METRIC_NAME_BYTES_MAX for name in names)
     except (ValueError, struct.error, RecursionError) as error:
         raise DamagedError(f"a schema cannot be read: {error}") from None
-    if not names or too_long or len(names) > RECORD_VALUES_MAX or len(set(names)) != len(names):
+    too_many = len(names) > RECORD_VALUES_MAX
+    repeated = len(set(names)) != len(names)
+    if not names or too_long or too_many or repeated:
         raise DamagedError(f"schema {schema} has no names, too many, too long or repeated ones")
+
     before = known.get(schema, schemas.get(schema))
     if before is not None and before != names:
         raise DamagedError(f"schema {schema} is declared twice with different names")
-    if len(known) + len(schemas) >= SCHEMAS_MAX and before is None:
+    if before is None and len(known) + len(schemas) >= SCHEMAS_MAX:
         raise DamagedError(f"the stream declares more than {SCHEMAS_MAX} schemas")
     if schema not in known:
         schemas[schema] = names

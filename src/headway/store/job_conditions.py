@@ -96,10 +96,7 @@ class _Values:
         if key == "age":
             return [(self._now_ns - row["submitted_ns"]) / 1e9]
         if key == "elapsed":
-            if row["started_ns"] is None:
-                return []
-            end_ns = self._now_ns if row["ended_ns"] is None else row["ended_ns"]
-            return [(end_ns - row["started_ns"]) / 1e9]
+            return self._elapsed_s()
         if key == "command":
             return [" ".join(effective_config.read_spec(row["spec"]).command)]
         if key == "gpus":
@@ -108,3 +105,12 @@ class _Values:
             return [bool(row[key])]
         value = row["array_index"] if key == "index" else row[key]
         return [] if value is None else [value]
+
+    def _elapsed_s(self) -> list[float]:
+        started_ns = self._row["started_ns"]
+        ended_ns = self._row["ended_ns"]
+        if started_ns is None:
+            return []
+        if ended_ns is None:
+            ended_ns = self._now_ns
+        return [(ended_ns - started_ns) / 1e9]

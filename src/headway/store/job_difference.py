@@ -177,19 +177,18 @@ def _machine(row: sqlite3.Row) -> JsonObject:
 def _command(spec: JsonObject, config: JsonObject) -> JsonObject:
     """The program, and the arguments that the config does not tell already."""
     words = [str(word) for word in spec.get("command") or []]
-    said = effective_config.from_command(words)
-    plain: list[str] = []
-    position = 0
+    in_command = effective_config.from_command(words)
+    plain = words[:1]
+    position = 1
     while position < len(words):
         word = words[position]
         position += 1
         name = word.partition("=")[0].lstrip("-").replace("-", "_")
-        if name in said and position > 1:
-            takes_value = "=" not in word and position < len(words) and said[name] is not True
-            position += 1 if takes_value else 0
-            continue
-        plain.append(word)
-    told = {name: value for name, value in said.items() if name not in config}
+        if name not in in_command:
+            plain.append(word)
+        elif "=" not in word and in_command[name] is not True:
+            position += 1  # the next word is its value
+    told = {name: value for name, value in in_command.items() if name not in config}
     return {"command": " ".join(plain), "cwd": spec.get("cwd"), **told}
 
 

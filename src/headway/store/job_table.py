@@ -239,17 +239,17 @@ def rows(
     c: sqlite3.Connection, keys: list[int], config: list[str], metrics: list[str], now_ns: int
 ) -> list[JsonObject]:
     """What the table shows of these jobs, in this order; without fields that are empty."""
-    jobs = {job.pk: job for job in catalog.load_light(c, keys)}
-    kept = [pk for pk in keys if pk in jobs]
+    by_key = {job.pk: job for job in catalog.load_light(c, keys)}
+    jobs = [by_key[pk] for pk in keys if pk in by_key]
     found = []
-    for pk, row in zip(kept, query.rows_of(c, [jobs[pk] for pk in kept], now_ns), strict=True):
+    for job, row in zip(jobs, query.rows_of(c, jobs, now_ns), strict=True):
         told = {name: row[name] for name in _KEPT if not _is_empty(row.get(name))}
         told["progress"] = _tracker(row["progress"])
         told["waiting"] = row["waiting"]
         told["heard_at"] = row.get("heard_at")
         told["command"] = _short_command(row["command"])
-        told["metrics"] = _chosen(c, pk, row["metrics"], metrics)
-        told["config"] = _config(c, pk, row["parameters"], config)
+        told["metrics"] = _chosen(c, job.pk, row["metrics"], metrics)
+        told["config"] = _config(c, job.pk, row["parameters"], config)
         found.append({name: value for name, value in told.items() if value not in (None, {})})
     return found
 

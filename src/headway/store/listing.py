@@ -60,10 +60,17 @@ def rows(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[JsonObj
     """Jobs, newest first."""
     chosen = _chosen(c, filters)
     # taken before any is made: what is kept may be emptied by that, and by another thread's list
-    kept = {row[0]: hit[1] for row in chosen if (hit := _ended.get(row[0])) and hit[0] == row}
-    fresh = [row for row in chosen if row[0] not in kept]
+    shown: dict[int, JsonObject] = {}
+    for row in chosen:
+        kept = _ended.get(row[0])
+        if kept and kept[0] == row:
+            shown[row[0]] = kept[1]
+
+    fresh = [row for row in chosen if row[0] not in shown]
     asked = _asked_of(c, [row[0] for row in fresh])
-    shown = kept | {row[0]: _made(row, asked[row[0]], now_ns) for row in fresh if row[0] in asked}
+    for row in fresh:
+        if row[0] in asked:
+            shown[row[0]] = _made(row, asked[row[0]], now_ns)
     known = [(row, shown[row[0]]) for row in chosen if row[0] in shown]
     return _with_more(c, known, asked)
 

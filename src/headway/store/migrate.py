@@ -77,21 +77,26 @@ def check_file(path: Path) -> None:
 
 def _check_log(path: Path, head: bytes) -> None:
     """A write-ahead log that cannot belong to this database would be played into it and spoil it."""
-    wal, clean = path.with_name(path.name + "-wal"), clean_mark(path)
-    size = wal.stat().st_size if wal.exists() else 0
-    if size < 32:
+    wal = path.with_name(path.name + "-wal")
+    if not wal.exists() or wal.stat().st_size < 32:
         return
     with open(wal, "rb") as file:
         header = file.read(32 + 24)
         first_page = file.read(100)
-    page_bytes = int.from_bytes(head[16:18], "big") if head else 0
-    other_size = bool(head) and int.from_bytes(header[8:12], "big") % 65536 != page_bytes % 65536
+
+    other_size = False
+    if head:
+        page_bytes = int.from_bytes(head[16:18], "big")
+        wal_page_bytes = int.from_bytes(header[8:12], "big")
+        other_size = wal_page_bytes % 65536 != page_bytes % 65536
+    other_program = False
     is_page_one = int.from_bytes(header[32:36], "big") == 1 and len(first_page) == 100
-    other_program = is_page_one and int.from_bytes(first_page[68:72], "big") not in (
-        0,
-        APPLICATION_ID,
-    )
-    if other_size or other_program or (clean.exists() and clean.read_text() == _fingerprint(path)):
+    if is_page_one:
+        application_id = int.from_bytes(first_page[68:72], "big")
+        other_program = application_id not in (0, APPLICATION_ID)
+    clean = clean_mark(path)
+    was_closed = clean.exists() and clean.read_text() == _fingerprint(path)
+    if other_size or other_program or was_closed:
         raise RefusedError(
             f"{wal.name} beside {path} belongs to another database", f"move {wal} away"
         )

@@ -178,7 +178,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         if math.isfinite(value):
             return value
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, str):
         return value if len(value) <= SQL_CELL_CHARS_MAX else value[:SQL_CELL_CHARS_MAX] + "…"
     if isinstance(value, datetime.datetime):

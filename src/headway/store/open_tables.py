@@ -223,18 +223,23 @@ def _usage(c: sqlite3.Connection, paths: Paths, jobs: Sequence[int]) -> Rows:
 def _numbers(fact: JsonObject) -> Iterator[tuple[int | None, str, float]]:
     for key, value in fact.items():
         if isinstance(value, list):
-            for one in value:
-                if not isinstance(one, dict):
-                    continue
-                rank = one.get("rank")
-                for name, number in _leaves(one, ""):
-                    if name != "rank":
-                        yield rank if isinstance(rank, int) else None, f"{key}.{name}", number
+            for item in value:
+                if isinstance(item, dict):
+                    yield from _numbers_of_rank(key, item)
         elif isinstance(value, dict):
             for name, number in _leaves(value, ""):
                 yield None, f"{key}.{name}", number
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield None, key, float(value)
+
+
+def _numbers_of_rank(key: str, item: JsonObject) -> Iterator[tuple[int | None, str, float]]:
+    rank = item.get("rank")
+    if not isinstance(rank, int):
+        rank = None
+    for name, number in _leaves(item, ""):
+        if name != "rank":
+            yield rank, f"{key}.{name}", number
 
 
 def _leaves(values: JsonObject, prefix: str) -> Iterator[tuple[str, float]]:

@@ -162,15 +162,20 @@ class Writer(threading.Thread):
     def _take(self) -> list[Item] | None:
         """What goes into the next transaction; [] after an idle while, None at the end."""
         with self._ready:
-            if not self._queue and not self._stopping and self._repair is None:
+            has_work = bool(self._queue) or self._stopping or self._repair is not None
+            if not has_work:
                 self._ready.wait(IDLE_S)
             if not self._queue:
                 return None if self._stopping else []
             self._linger()
-            items, parts, size = [], 0, 0
+
+            items = []
+            parts = 0
+            size = 0
             while self._queue and parts < COMMIT_PARTS_MAX and size < COMMIT_BYTES_MAX:
                 item = self._queue.popleft()
-                parts, size = parts + item.parts, size + item.size
+                parts += item.parts
+                size += item.size
                 items.append(item)
             self._queued_bytes -= size
             self._urgent = any(item.urgent for item in self._queue)

@@ -189,13 +189,16 @@ class Scalars:
 
     def read(self, data: memoryview) -> "tuple[float, int, dict[str, float]]":
         """(time in seconds, step, values by tag) of one event. Raises ValueError."""
-        time_s, step, values = 0.0, 0, dict[str, float]()
+        time_s = 0.0
+        step = 0
+        values: dict[str, float] = {}
         for number, value in Fields(data):
-            if number == 1 and not isinstance(value, int):
+            if isinstance(value, int):
+                if number == 2:
+                    step = signed(value)
+            elif number == 1:
                 time_s = _DOUBLE.unpack(value)[0]
-            elif number == 2 and isinstance(value, int):
-                step = signed(value)
-            elif number == 5 and not isinstance(value, int):
+            elif number == 5:
                 for inner, row in Fields(value):
                     if inner == 1 and not isinstance(row, int):
                         self._value(row, values)
@@ -235,22 +238,28 @@ class Scalars:
 
 def tensor_number(data: memoryview) -> float | None:
     """The one number of a TensorProto; None where it has none, or several."""
-    dtype, content, listed = 0, None, list[float]()
+    dtype = 0
+    content = None
+    listed: list[float] = []
     for number, value in Fields(data):
-        if number == 1 and isinstance(value, int):
-            dtype = value
-        elif number == 2 and not isinstance(value, int):
+        if number in (5, 6, 7, 10, 11):
+            listed += _listed(number, value)
+        elif isinstance(value, int):
+            if number == 1:
+                dtype = value
+        elif number == 2:
             if _elements(value) != 1:
                 return None
-        elif number == 4 and not isinstance(value, int):
+        elif number == 4:
             content = value
-        elif number in (5, 6, 7, 10, 11):
-            listed += _listed(number, value)
+
     if content is not None and dtype in _CONTENT:
         if len(content) != struct.calcsize(_CONTENT[dtype]):
             return None
         return float(struct.unpack(_CONTENT[dtype], content)[0])
-    return listed[0] if len(listed) == 1 else None
+    if len(listed) == 1:
+        return listed[0]
+    return None
 
 
 def _elements(shape: memoryview) -> int:

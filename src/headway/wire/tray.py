@@ -128,15 +128,21 @@ def task_of(name: str) -> Task | None:
 
 
 def _parse_name(name: str) -> Task | None:
+    """`UUID-ATTEMPT-TASK.NONCE`; None for a name that is not ours."""
     key, _, nonce = name.rpartition(".")
-    uuid, (attempt, _, task) = key[:36], key[37:].partition("-")
-    ours = (
-        len(nonce) == _NONCE_CHARS and _HEX.issuperset(nonce)
-        and len(uuid) == 36 and all(uuid[i] == "-" for i in _DASHES) and _HEX.issuperset(uuid.replace("-", ""))
-        and key[36:37] == "-" and attempt.isascii() and attempt.isdigit() and len(attempt) <= 9
-        and 0 < len(task) <= _TASK_CHARS_MAX and _NAME.issuperset(task)
-    )  # fmt: skip
-    return Task(uuid, int(attempt), task) if ours else None
+    if len(nonce) != _NONCE_CHARS or not _HEX.issuperset(nonce):
+        return None
+    uuid = key[:36]
+    if len(uuid) != 36 or not all(uuid[i] == "-" for i in _DASHES):
+        return None
+    if not _HEX.issuperset(uuid.replace("-", "")) or key[36:37] != "-":
+        return None
+    attempt, _, task = key[37:].partition("-")
+    if not attempt.isascii() or not attempt.isdigit() or len(attempt) > 9:
+        return None
+    if not 0 < len(task) <= _TASK_CHARS_MAX or not _NAME.issuperset(task):
+        return None
+    return Task(uuid, int(attempt), task)
 
 
 _tasks: dict[str, Task | None] = {}

@@ -414,16 +414,16 @@ class OutputWatch:
         if not reading.values:
             return
         if reading.completed is not None or reading.step is not None:
-            step = reading.step if reading.completed is None else rank.step
-            if reading.completed is not None and _is_side(reading):
-                step = rank.step
+            # beside a count of its own: its step is the rank's
+            step = rank.step
+            if reading.completed is None:
+                step = reading.step
             rank.inner_names.update(name for name, _ in reading.values)
             self._printed.take(output.rank, reading.values, step or 0)
-            return
-        if reading.form == "dict" and len(rank.pending) < PENDING_MAX:
+        elif reading.form == "dict" and len(rank.pending) < PENDING_MAX:
             rank.pending.append((reading, now_s))
-            return
-        self._write_values(output.rank, rank, reading)
+        else:
+            self._write_values(output.rank, rank, reading)
 
     def _write_values(self, number: int, rank: Rank, reading: Reading) -> None:
         """Of a line without a count of its own. What lines inside the epoch have, too, is told
@@ -453,8 +453,9 @@ class OutputWatch:
 
     def _settle(self, number: int, rank: Rank, now_s: float, last: bool) -> None:
         """What the lines of this look did not decide."""
-        late = [one for one in rank.pending if last or now_s >= one[1] + ERASED_S]
+        late = [pending for pending in rank.pending if last or now_s >= pending[1] + ERASED_S]
         self._write_pending(number, rank, len(late))
+
         for bar in rank.bars.values():
             if bar.state != "running":
                 continue
@@ -462,10 +463,12 @@ class OutputWatch:
             if last or erased:
                 bar.state = "closed"
             self._tell(number, bar, now_s)
+
         self._tell_epochs(number, rank, now_s, last)
-        if last and rank.epochs is not None and rank.epochs.state == "running":
-            rank.epochs.state = "closed"
-            self._tell(number, rank.epochs, now_s)
+        epochs = rank.epochs
+        if last and epochs is not None and epochs.state == "running":
+            epochs.state = "closed"
+            self._tell(number, epochs, now_s)
 
     def _tell(self, number: int, bar: Bar, now_s: float) -> None:
         reading = bar.reading

@@ -47,13 +47,20 @@ class PrintedValues:
         if self._logs_itself(rank):
             return
         last = self._last.setdefault(rank, {})
-        new = [pair for pair in values if last.get(pair[0]) != (step, repr(pair[1]))]
-        new = [pair for pair in new if pair[0] in last or len(last) < NAMES_MAX]
-        if not new:
+        names: list[str] = []
+        numbers: list[float] = []
+        has_room = len(last) < NAMES_MAX
+        for name, value in values:
+            if last.get(name) == (step, repr(value)):
+                continue
+            if name in last or has_room:
+                names.append(name)
+                numbers.append(value)
+        if not names:
             return
-        last.update((name, (step, repr(value))) for name, value in new)
-        names = tuple(name for name, _ in new)
-        self._write(rank, names, step, [value for _, value in new])
+        for name, value in zip(names, numbers):
+            last[name] = (step, repr(value))
+        self._write(rank, tuple(names), step, numbers)
 
     def next_step(self, rank: int) -> int:
         """For values of a program that prints no count at all."""
@@ -67,12 +74,21 @@ class PrintedValues:
 
     def _logs_itself(self, rank: int) -> bool:
         if len(self._tail.streams) != self._looked_at:
-            self._looked_at, me = len(self._tail.streams), os.getpid()
-            found = [one for one in self._tail.streams.values() if one.stream.role == "metrics"]
-            # no agent's before us
-            own = [one.stream for one in found if (one.opening or {}).get("source") != "output"]
-            self._logging.update(one.rank for one in own if one.rank is not None and one.pid != me)
-        return rank in self._logging or (rank not in self._segments and self._has_begun(rank))
+            self._looked_at = len(self._tail.streams)
+            self._find_loggers()
+        if rank in self._logging:
+            return True
+        return rank not in self._segments and self._has_begun(rank)
+
+    def _find_loggers(self) -> None:
+        """Ranks with metrics of their own: not written by us, nor by an agent before us."""
+        me = os.getpid()
+        for tailed in self._tail.streams.values():
+            stream = tailed.stream
+            if stream.role != "metrics" or stream.rank is None or stream.pid == me:
+                continue
+            if (tailed.opening or {}).get("source") != "output":
+                self._logging.add(stream.rank)
 
     def _has_begun(self, rank: int) -> bool:
         """Whether it has logged a metric just now, which the tail has not come to: a first line is

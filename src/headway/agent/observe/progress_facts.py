@@ -58,6 +58,12 @@ class Tracker:
         self.slot: Slot | None = None
         self.pace = Pace()
 
+    def is_to_be_told(self, now_s: float, last: bool) -> bool:
+        """News, at most so often; at the end also what was left running."""
+        if last and self.slot is not None and self.slot.state == "running":
+            return True
+        return self.data != self.told and (last or now_s >= self.next_s)
+
 
 class SlotFile:
     def __init__(self, path: str, fd: int, rank: int, pid: int) -> None:
@@ -168,8 +174,7 @@ class ProgressWatch:
                 file.trackers.append(Tracker(i))
             tracker = file.trackers[i]
             tracker.data = data[i * PROGRESS_SLOT_BYTES : (i + 1) * PROGRESS_SLOT_BYTES]
-            left_running = last and tracker.slot is not None and tracker.slot.state == "running"
-            if left_running or (tracker.data != tracker.told and (last or now_s >= tracker.next_s)):
+            if tracker.is_to_be_told(now_s, last):
                 self._tell_slot(file, tracker, now_s, last)
 
     def _tell_slot(self, file: SlotFile, tracker: Tracker, now_s: float, last: bool) -> None:

@@ -172,14 +172,18 @@ def _rate_in(line: str, family: str) -> float | None:
     """
     if "/" not in line and "per" not in line:
         return None
+
     for pattern in (_RATE_AFTER, _RATE_BEFORE):
         for match in pattern.finditer(line):
             if _family(match["unit"]) == family:
                 return float(match["number"]) * _FACTOR.get(match["scale"], 1.0)
+
     for pattern in (_PACE_AFTER, _PACE_BEFORE):
         for match in pattern.finditer(line):
+            if _family(match["unit"]) != family:
+                continue
             seconds = float(match["number"]) * _UNIT_S[match["time"].lower()]
-            if _family(match["unit"]) == family and seconds > 0:
+            if seconds > 0:
                 return 1.0 / seconds
     return None
 

@@ -115,11 +115,15 @@ class Stacks:
     # -- who is asked
 
     def _find(self, roots: "Mapping[int, int]", ranks: "Mapping[int, int]") -> list[Asked]:
+        """The processes below the roots, breadth first. One that does not say its rank has its
+        parent's.
+        """
         children: dict[int, list[int]] = {}
         for pid in _pids(self._proc):
             parent = _parent(self._proc, pid)
             if parent is not None:
                 children.setdefault(parent, []).append(pid)
+
         found: list[Asked] = []
         todo = [(pid, rank, 0) for pid, rank in roots.items()]
         seen: set[int] = set()
@@ -128,10 +132,14 @@ class Stacks:
             if pid in seen:
                 continue
             seen.add(pid)
-            told = ranks.get(pid)
-            own = told if told is not None else _rank_of(self._proc, pid)
-            found.append(Asked(pid, rank if own is None else own, own is not None, depth))
-            todo += [(child, found[-1].rank, depth + 1) for child in sorted(children.get(pid, []))]
+            own = ranks.get(pid)
+            if own is None:
+                own = _rank_of(self._proc, pid)
+            if own is not None:
+                rank = own
+            found.append(Asked(pid, rank, own is not None, depth))
+            for child in sorted(children.get(pid, [])):
+                todo.append((child, rank, depth + 1))
         return found
 
     # -- asking by signal

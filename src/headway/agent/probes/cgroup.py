@@ -111,8 +111,13 @@ class Group:
 
 def _folders(proc: str, sys: str, controllers: tuple[str, ...]) -> list[tuple[str, bool]]:
     """(folder, whether it is of the first version), ours first, then those above it."""
-    rows = [line.split(":", 2) for line in _text(f"{proc}/self/cgroup").splitlines()]
-    places = {name: row[2] for row in rows if len(row) == 3 for name in row[1].split(",")}
+    places: dict[str, str] = {}
+    for line in _text(f"{proc}/self/cgroup").splitlines():
+        row = line.split(":", 2)
+        if len(row) == 3:
+            for name in row[1].split(","):
+                places[name] = row[2]
+
     found: list[tuple[str, bool]] = []
     for mount, root, name in _mounts(proc):
         if name not in controllers or name not in places:

@@ -128,17 +128,20 @@ class Fold:
 
     def _settle(self) -> None:
         """Count the last object as often as it came again."""
-        again, self._again = self._again, 0
+        again = self._again
+        self._again = 0
         if not again or self._last is None:
             return
         for name, value in self._last.items():
             if name in self.bands and value is not None:
                 self.bands[name].total += again * value
                 self.bands[name].count += again
-            for _ in range(again if type(value) is dict else 0):
-                self.folds[name].add(value)
-            for _ in range(again if type(value) is list else 0):
-                self._add_list(name, value)
+            if type(value) is dict:
+                for _ in range(again):
+                    self.folds[name].add(value)
+            elif type(value) is list:
+                for _ in range(again):
+                    self._add_list(name, value)
 
     def _add_list(self, name: str, values: "list[Any]") -> None:
         if name not in self.words and name not in self.rows and not values:

@@ -106,19 +106,27 @@ class Member:
             return
         if self.used_ticks is not None and span_s:
             self.cpu_percent = round(100 * self.used_ticks / TICKS_S / span_s, 1)
-        if self._moved:
-            pages = self._statm.read(128).split(None, 2)
-            self.rss_bytes = int(pages[1]) * PAGE_BYTES if len(pages) > 2 else None
         before = self._disk
         if self._moved:
-            words = self._io.read(512).split(None, 12)
-            known = len(words) > 11 and words[8] == b"read_bytes:"
-            self._disk = (int(words[9]), int(words[11])) if known else None
-        self.read_bps = self.write_bps = None
+            self._read_memory()
+            self._read_disk()
+        self.read_bps = None
+        self.write_bps = None
         if before is not None and self._disk is not None and span_s:
-            self.read_bps, self.write_bps = (
-                _bps(*pair, span_s) for pair in zip(before, self._disk)
-            )
+            self.read_bps = _bps(before[0], self._disk[0], span_s)
+            self.write_bps = _bps(before[1], self._disk[1], span_s)
+
+    def _read_memory(self) -> None:
+        pages = self._statm.read(128).split(None, 2)
+        self.rss_bytes = int(pages[1]) * PAGE_BYTES if len(pages) > 2 else None
+
+    def _read_disk(self) -> None:
+        """`… read_bytes: N write_bytes: N …`: the fifth and sixth pair."""
+        words = self._io.read(512).split(None, 12)
+        if len(words) > 11 and words[8] == b"read_bytes:":
+            self._disk = (int(words[9]), int(words[11]))
+        else:
+            self._disk = None
 
     def children(self) -> list[int] | None:
         """Those of its main thread. None where the kernel does not say."""

@@ -275,18 +275,19 @@ class Forest:
     def _tree_line(self, rank: int, tree: "list[Line]") -> "Line":
         line: Line = {"rank": rank, "pid": None, "ppid": None, "name": None, "processes": len(tree)}
         if len(tree) == 1:
-            line = {**line, **{name: tree[0][name] for name in _SUMMED}}
+            for name in _SUMMED:
+                line[name] = tree[0][name]
             line["cpu_percent"] = self._percent.get(rank)
             return line
+
         for name in _SUMMED:
-            values = [one[name] for one in tree]
-            known = [value for value in values if value is not None]
+            known = [member[name] for member in tree if member[name] is not None]
             # shared pages make a sum over half of the processes worthless; of the others a part is
             # better than nothing
-            whole = len(known) == len(values) or (
-                bool(known) and name not in ("pss_bytes", "uss_bytes")
-            )
-            line[name] = sum(known) if whole else None
+            needs_all = name in ("pss_bytes", "uss_bytes")
+            if needs_all and len(known) < len(tree):
+                known = []
+            line[name] = sum(known) if known else None
         line["cpu_percent"] = self._percent.get(rank)
         line["memory_bytes"] = self._memory(rank)
         return line
@@ -298,13 +299,17 @@ class Forest:
         """
         tree = [m for m in self.members.values() if m.is_running and m.rank == rank]
         sizes = [(m.rss_bytes, m.share) for m in tree if m.rss_bytes is not None]
-        shares = [share for _, share in sizes if share is not None]
         if not sizes:
             return None
+        shares = [share for _, share in sizes if share is not None]
         if not shares:
             return max(size for size, _ in sizes)
+
         mean = sum(shares) / len(shares)
-        return round(sum(size * (mean if share is None else share) for size, share in sizes))
+        total = 0.0
+        for size, share in sizes:
+            total += size * (mean if share is None else share)
+        return round(total)
 
     def close(self) -> None:
         for member in self.members.values():

@@ -345,13 +345,16 @@ class ShimMachine:
         for index, pid in event.running.items():
             self.ranks[index] = _Rank("running", pid=pid)
         for old in event.exited:
-            self.ranks[old.index] = _Rank("ended", old.exit_code, old.signal)
-            named = event.reason in (None, f"rank {self._rank(old.index)} failed")
-            if self.first is None and self.ranks[old.index].failed() and named:
+            rank = _Rank("ended", old.exit_code, old.signal)
+            self.ranks[old.index] = rank
+            # a stop for another reason made the others fail
+            by_itself = event.reason in (None, f"rank {self._rank(old.index)} failed")
+            if self.first is None and rank.failed() and by_itself:
                 self.first = old.index
         for rank in self.ranks:
             if rank.state == "waiting":
                 rank.state = "ended"  # never started, or its start was not written down
+
         self._brought = bool(event.running or event.exited)
         self._limit_time(event.elapsed_s, now_s)
         self.reason = event.reason
@@ -469,13 +472,18 @@ class ShimMachine:
 
     def _tick(self, now_s: float) -> list[ShimInstruction]:
         out: list[ShimInstruction] = []
-        if self._walltime_s is not None and now_s >= self._walltime_s and self.phase == "running":
+        if self.phase == "running" and _is_due(self._walltime_s, now_s):
             out += self._stop("walltime", "walltime", SIGTERM, None, now_s)
-        if self._kill_s is not None and now_s >= self._kill_s:
-            self._kill_s = now_s + KILL_AGAIN_S if self._living() else None
-            out += [SignalRank(i, SIGKILL) for i in self._living()]
-        if self._restart_s is not None and now_s >= self._restart_s:
+        if _is_due(self._kill_s, now_s):
+            living = self._living()
+            self._kill_s = None
+            if living:
+                self._kill_s = now_s + KILL_AGAIN_S
+                out += [SignalRank(i, SIGKILL) for i in living]
+        if _is_due(self._restart_s, now_s):
             out += self._start_shipper(now_s)
+
+        # each of these may end its phase, and the next one then looks at the new one
         if self.phase == "settling":
             out.append(LookForLeftovers())
         if self.phase == "holding" and now_s >= self._hold_s:
@@ -499,20 +507,27 @@ class ShimMachine:
         """
         if self.phase != "settling":
             return []
-        if not pids or (self._sweep_s and now_s >= self._sweep_s + LEFTOVER_GIVE_UP_S):
+        gave_up = self._sweep_s and now_s >= self._sweep_s + LEFTOVER_GIVE_UP_S
+        if not pids or gave_up:
             return self._hold(now_s) if self._is_to_hold() else self._finish(now_s)
         if now_s < self._settle_s + SETTLE_S:
             return []
+
         out: list[ShimInstruction] = []
-        fresh = sorted(set(pids) - self._told)[: max(0, LEFTOVERS_TOLD_MAX - len(self._told))]
+        room = max(0, LEFTOVERS_TOLD_MAX - len(self._told))
+        fresh = sorted(set(pids) - self._told)[:room]
         if fresh:
             self._told.update(fresh)
             out.append(Write({"type": "leftovers", "pids": fresh}))
-        first = not self._sweep_s
-        self._sweep_s = self._sweep_s or now_s
+
+        is_first = not self._sweep_s
+        if is_first:
+            self._sweep_s = now_s
         if now_s >= self._sweep_s + min(self.plan.grace_s, LEFTOVER_GRACE_S):
-            return [*out, SignalLeftovers(SIGKILL)]
-        return [*out, SignalLeftovers(SIGTERM)] if first or fresh else out
+            out.append(SignalLeftovers(SIGKILL))
+        elif is_first or fresh:
+            out.append(SignalLeftovers(SIGTERM))
+        return out
 
     def _is_to_hold(self) -> bool:
         """A command that failed by itself is worth a look; one that was stopped or preempted has no
@@ -550,23 +565,37 @@ class ShimMachine:
         return out
 
     def _result(self) -> "JsonObject":
-        chosen = None if self.first is None else self.ranks[self.first]
-        if chosen is None and self.reason is not None:
+        # the rank whose end is the task's: the first that failed, else one that the stop made fail
+        chosen = None
+        if self.first is not None:
+            chosen = self.ranks[self.first]
+        elif self.reason is not None:
             chosen = next((rank for rank in self.ranks if rank.failed()), None)
         lost = chosen is None and any(rank.unknown() for rank in self.ranks)
-        reason = self.reason if self.first is None else None
-        cause = self.cause if chosen is None and reason is None and not lost else None
-        code = None if lost or cause is not None or all(rank.skipped for rank in self.ranks) else 0
-        return {
+        reason = None
+        if self.first is None:
+            reason = self.reason
+        cause = None
+        if chosen is None and reason is None and not lost:
+            cause = self.cause
+
+        exit_code: int | None = 0
+        if chosen is not None:
+            exit_code = chosen.exit_code
+        elif lost or cause is not None or all(rank.skipped for rank in self.ranks):
+            exit_code = None
+        result: JsonObject = {
             "type": "task_ended",
-            "exit_code": code if chosen is None else chosen.exit_code,
+            "exit_code": exit_code,
             "signal": None if chosen is None else chosen.signal,
             "first_rank": None if self.first is None else self._rank(self.first),
             "reason": "preempted" if self._noticed else reason,
             "oom": self._oom,
             "lost": lost,
-            **({} if cause is None else {"cause": dict(cause)}),
         }
+        if cause is not None:
+            result["cause"] = dict(cause)
+        return result
 
     def _leave(self) -> list[ShimInstruction]:
         self.phase, self._restart_s = "left", None
@@ -588,3 +617,7 @@ class ShimMachine:
         self._restart_s = now_s + self._restart_pause_s
         self._restart_pause_s = min(2 * self._restart_pause_s, SHIPPER_RESTART_MAX_S)
         return []
+
+
+def _is_due(time_s: float | None, now_s: float) -> bool:
+    return time_s is not None and now_s >= time_s

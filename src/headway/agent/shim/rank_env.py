@@ -80,16 +80,16 @@ def _places(task: "TaskFile", peers: "Sequence[JsonMapping]") -> dict[str, str]:
     out = {"HEADWAY_TASKS": ",".join(str(peer.get("task")) for peer in peers)}
     groups: dict[str, list[JsonMapping]] = {"": list(peers)}
     for peer in peers:
-        groups.setdefault(
-            f"{str(peer.get('role') or 'worker').upper().replace('-', '_')}_", []
-        ).append(peer)
+        role = str(peer.get("role") or "worker").upper().replace("-", "_")
+        groups.setdefault(f"{role}_", []).append(peer)
         if peer.get("task") == task.task and peer.get("port"):
             out["HEADWAY_TASK_PORT"] = str(peer["port"])
+
     for group, members in groups.items():
-        out[f"HEADWAY_{group}HOSTS"] = ",".join(str(peer.get("address")) for peer in members)
-        out[f"HEADWAY_{group}ADDRESSES"] = ",".join(
-            f"{peer.get('address')}:{peer.get('port') or ''}" for peer in members
-        )
+        hosts = [str(peer.get("address")) for peer in members]
+        addresses = [f"{peer.get('address')}:{peer.get('port') or ''}" for peer in members]
+        out[f"HEADWAY_{group}HOSTS"] = ",".join(hosts)
+        out[f"HEADWAY_{group}ADDRESSES"] = ",".join(addresses)
     return out
 
 
@@ -157,6 +157,12 @@ def merge(
     foreign: tuple[str, ...] = _FOREIGN
     if not ranked:
         foreign = (*_FOREIGN, *LAUNCHER_NAMES) if "HEADWAY_UUID" in env else ()
-    wins = [name for name in YIELDING if name in env_set and name in env]
-    kept = {name: value for name, value in env.items() if name not in foreign or name in env_set}
-    return {**kept, **ours, **{name: env[name] for name in wins}}
+    merged = {}
+    for name, value in env.items():
+        if name not in foreign or name in env_set:
+            merged[name] = value
+    merged.update(ours)
+    for name in YIELDING:
+        if name in env_set and name in env:
+            merged[name] = env[name]
+    return merged

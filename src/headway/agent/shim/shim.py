@@ -236,17 +236,20 @@ class Shim:
         if self._link is not None and self._link.fileno() in ready:
             events += self._take_orders()
         events += self._reap()
-        seen = None if self._carrier is None else self._carrier.look(time.monotonic())
-        events += [] if seen is None else [seen]
-        memory_s = None if self._memory is None else self._memory.due_s()
-        if self._memory is not None and memory_s is not None and self._living:
+        if self._carrier is not None:
+            carried = self._carrier.look(time.monotonic())
+            if carried is not None:
+                events.append(carried)
+        if self._memory is not None and self._living:
+            memory_s = self._memory.due_s()
             now_s = time.monotonic()
-            if now_s >= memory_s:
+            if memory_s is not None and now_s >= memory_s:
                 self._memory.look(now_s, self._groups, self._our_sessions())
         if self._reaper_s is not None and time.monotonic() >= self._reaper_s:
             self._reaper_s = None
             process.become_subreaper()
-        self._handle([*events, Tick()])
+        events.append(Tick())
+        self._handle(events)
 
     def _wait(self) -> set[int]:
         now_s = time.monotonic()

@@ -72,16 +72,17 @@ class Packer:
         self._told: set[tuple[str, int]] = set()  # damage that was logged
 
     def pack(self, number: int, spans: "tuple[Span, ...]", now_s: float) -> Batch:
-        batch = Batch(
-            number, self._buffer(sum(s.length for s in spans if s.kind == RAW and s.gap is None))
-        )
+        raw_bytes = sum(span.length for span in spans if span.kind == RAW and span.gap is None)
+        batch = Batch(number, self._buffer(raw_bytes))
         for i, span in enumerate(spans):
-            if len(batch.parts) >= PARTS_MAX or (span.last and not batch.whole):
+            is_full = len(batch.parts) >= PARTS_MAX
+            if is_full or (span.last and not batch.whole):
                 batch.whole = False
                 continue
             follows = i + 1 < len(spans) and spans[i + 1].stream == span.stream
-            done = self._span(batch, span, now_s, ends=span.final and not follows, cut=follows)
-            batch.whole = batch.whole and done
+            ends = span.final and not follows
+            if not self._span(batch, span, now_s, ends=ends, cut=follows):
+                batch.whole = False
         return batch
 
     def _buffer(self, length: int) -> bytearray:

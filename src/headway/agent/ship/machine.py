@@ -146,18 +146,21 @@ class ShipperMachine:
         return []
 
     def wake_s(self, now_s: float) -> float | None:
-        times = [
-            e.held_until_s
-            for e in self.entries.values()
-            if e.unsent and e.refused is None and e.held_size >= e.size
-        ]
+        times = []
+        for entry in self.entries.values():
+            is_held = entry.held_size >= entry.size
+            if entry.unsent and entry.refused is None and is_held:
+                times.append(entry.held_until_s)
         if self._retry_s > now_s:
             times.append(self._retry_s)
         if self.ending is not None:
             times.append(self._progress_s + FLUSH_AT_END_S)
+
         # what is due already needs no alarm
         first = min((time_s for time_s in times if time_s > now_s), default=None)
-        return None if first is None or first == float("inf") else first
+        if first == float("inf"):
+            return None
+        return first
 
     def positions(self) -> dict[str, int]:
         """For the cursor."""
@@ -265,20 +268,34 @@ class ShipperMachine:
         """The class that takes more room goes first, so that neither output nor metrics drive the
         other out.
         """
-        under_way = {name for batch in self._out for name in (batch.ends or batch.proposed)}
-        bulk = [e for e in self.entries.values() if e.bulk and e.refused is None]
-        segments = [
-            e for e in bulk if e.whole and e.closed and e.droppable and e.name not in under_way
-        ]
-        outputs = [e for e in bulk if not e.whole and e.droppable]
-        if segments and sum(e.droppable for e in segments) >= sum(e.droppable for e in outputs):
-            oldest = min(segments, key=lambda e: e.born)
+        segments = []  # go whole, once they are closed
+        outputs = []  # go piece by piece
+        under_way = self._under_way()
+        for entry in self.entries.values():
+            if not entry.bulk or entry.refused is not None or not entry.droppable:
+                continue
+            if not entry.whole:
+                outputs.append(entry)
+            elif entry.closed and entry.name not in under_way:
+                segments.append(entry)
+
+        segment_bytes = sum(entry.droppable for entry in segments)
+        output_bytes = sum(entry.droppable for entry in outputs)
+        if segments and segment_bytes >= output_bytes:
+            oldest = min(segments, key=lambda entry: entry.born)
             return self._drop(oldest, oldest.oldest_range(oldest.size)[0], oldest.next_doubt())
         if not outputs:
             return None
-        step = min(max(DROP_STEP_BYTES_MIN, self.plan.spool_bytes_max // 16), DROP_STEP_BYTES_MAX)
-        largest = max(outputs, key=lambda e: e.droppable)
-        return self._drop(largest, *largest.oldest_range(step))
+        step = max(DROP_STEP_BYTES_MIN, self.plan.spool_bytes_max // 16)
+        largest = max(outputs, key=lambda entry: entry.droppable)
+        return self._drop(largest, *largest.oldest_range(min(step, DROP_STEP_BYTES_MAX)))
+
+    def _under_way(self) -> set[str]:
+        """Streams of batches that are being sent."""
+        names: set[str] = set()
+        for batch in self._out:
+            names.update(batch.ends or batch.proposed)
+        return names
 
     def _drop(self, entry: Entry, start: int, stop: int) -> Drop:
         reason = f"the spool was full ({self.plan.spool_bytes_max} bytes)"
@@ -308,14 +325,7 @@ class ShipperMachine:
             return self._finish(True)
         if self.ending is not None and now_s >= self._progress_s + FLUSH_AT_END_S:
             return self._finish(False)
-        if (
-            now_s < self._retry_s
-            or self._counting
-            or len(self._out) >= 2
-            or any(b.ends is None for b in self._out)
-        ):
-            return []
-        if self._out and (self._alone or self._waiting_bytes(now_s) < AHEAD_BYTES):
+        if not self._may_pack(now_s):
             return []
         spans = self._choose(now_s)
         if not spans:
@@ -323,6 +333,17 @@ class ShipperMachine:
         self._number += 1
         self._out.append(_Batch(self._number, frozenset(s.stream for s in spans)))
         return [Pack(self._number, tuple(spans))]
+
+    def _may_pack(self, now_s: float) -> bool:
+        if now_s < self._retry_s or self._counting:
+            return False
+        if not self._out:
+            return True
+        # one batch ahead of the answer, if there is enough for one
+        is_packing = any(batch.ends is None for batch in self._out)
+        if is_packing or len(self._out) >= 2 or self._alone:
+            return False
+        return self._waiting_bytes(now_s) >= AHEAD_BYTES
 
     def _waiting_bytes(self, now_s: float) -> int:
         return sum(e.unsent for e in self.entries.values() if e.is_ready(now_s))
@@ -334,11 +355,13 @@ class ShipperMachine:
             if not ready:
                 self._alone.pop(0)
                 return self._choose(now_s)
+
         small = [e for e in ready if not e.bulk]
         bulk = [e for e in ready if e.bulk]
-        if bulk:
+        if bulk:  # each of them is first in its turn
             self._turn = (self._turn + 1) % len(bulk)
             bulk = bulk[self._turn :] + bulk[: self._turn]
+
         spans: list[Span] = []
         room = self._batch_bytes
         for entry in small + bulk:
@@ -378,18 +401,20 @@ class ShipperMachine:
             return []
         covered = {s.stream: s.offset + s.length for s in spans}
         for entry in self.entries.values():
-            upto = self.ending.offset if entry.name == self.ending.stream else entry.limit
-            if entry.refused is None and (
-                not entry.confirmed or covered.get(entry.name, entry.sent) < upto
-            ):
+            if entry.refused is not None:
+                continue
+            upto = entry.limit
+            if entry.name == self.ending.stream:
+                upto = self.ending.offset
+            if not entry.confirmed or covered.get(entry.name, entry.sent) < upto:
                 return []
+
         entry = self.entries[self.ending.stream]
         start = max(entry.sent, self.ending.offset)
         if entry.refused is not None or entry.limit <= start:
             return []
-        return [
-            Span(entry.name, entry.kind, start, entry.limit - start, None, entry.closed, last=True)
-        ]
+        length = entry.limit - start
+        return [Span(entry.name, entry.kind, start, length, None, entry.closed, last=True)]
 
     def _packed(self, event: Packed, now_s: float) -> None:
         batch = next((b for b in self._out if b.number == event.number), None)

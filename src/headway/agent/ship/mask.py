@@ -81,11 +81,14 @@ class Mask:
     """One for all output of a task. `apply` works in place."""
 
     def __init__(self, values: "Iterable[bytes]" = ()) -> None:
-        self.values = sorted(
-            {v for v in values if len(v) >= SECRET_BYTES_MIN}, key=len, reverse=True
-        )
+        long_enough = {value for value in values if len(value) >= SECRET_BYTES_MIN}
+        self.values = sorted(long_enough, key=len, reverse=True)
         self.count = 0  # places masked
-        self._shapes = {lit: _Shape(lits, pattern) for _, lits, pattern in SHAPES for lit in lits}
+        self._shapes: dict[bytes, _Shape] = {}
+        for _, literals, pattern in SHAPES:
+            for literal in literals:
+                self._shapes[literal] = _Shape(literals, pattern)
+
         groups: dict[bytes, list[bytes]] = {}
         self._plain: list[bytes] = []
         for literal in self._shapes:

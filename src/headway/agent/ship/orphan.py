@@ -83,16 +83,20 @@ class AdoptedTask:
         reason: str | None = None
         begun_ns = time.time_ns()
         for fact in facts:
-            kind, index = fact.get("type"), int(fact.get("rank") or 0) - task.first_rank
+            kind = fact.get("type")
+            index = int(fact.get("rank") or 0) - task.first_rank
+            is_ours = 0 <= index < task.processes
             if kind == "task_started":
-                boot, begun_ns = fact.get("boot_id"), int(fact.get("time_ns") or begun_ns)
-            elif kind == "process_started" and 0 <= index < task.processes:
+                boot = fact.get("boot_id")
+                begun_ns = int(fact.get("time_ns") or begun_ns)
+            elif kind == "process_started" and is_ours:
                 self._ranks[index] = Identity(int(fact["pid"]), fact.get("start"), boot)
-            elif kind in ("process_exited", "start_failed") and 0 <= index < task.processes:
+            elif kind in ("process_exited", "start_failed") and is_ours:
                 exited.append(RankExited(index, fact.get("exit_code"), fact.get("signal")))
                 self._ranks.pop(index, None)
             elif kind == "stop_requested":
                 reason = reason_of(fact)
+
         running = {index: who.pid for index, who in self._ranks.items()}
         elapsed_s = max(0.0, (time.time_ns() - begun_ns) / 1e9)
         return Adopted(running, tuple(exited), reason, elapsed_s)
@@ -195,44 +199,60 @@ class AttachedTask:
             time_ns = int(fact.get("time_ns") or 0)
             if fact.get("type") == "exception" and fact.get("where") == "main":
                 self._ends[rank] = (time_ns, 1)
-            elif fact.get("type") == "bye" and (
-                rank not in self._ends or fact.get("exit_code") is not None
-            ):
-                self._ends[rank] = (time_ns, fact.get("exit_code"))
-                if fact.get("over") and isinstance(fact.get("pid"), int):
-                    self._left.add((fact["pid"], fact.get("start")))
+            elif fact.get("type") == "bye":
+                self._hear_bye(fact, rank, time_ns)
+
+    def _hear_bye(self, fact: "JsonMapping", rank: int, time_ns: int) -> None:
+        code = fact.get("exit_code")
+        if code is None and rank in self._ends:
+            return
+        self._ends[rank] = (time_ns, code)
+        if fact.get("over") and isinstance(fact.get("pid"), int):
+            self._left.add((fact["pid"], fact.get("start")))
 
     def step(self, now_s: float) -> None:
         if self.done or now_s < self._next_s:
             return
         self._next_s = now_s + LOOK_S
-        members = [who for key, who in self._known.items() if key not in self._left]
-        if any(process.is_alive(who, self._boot) for who in members):
+        if self._is_any_alive():
             self._gone_s = None
             if self._kill_s is not None and now_s >= self._kill_s:
                 self.signal(9, now_s)
             return
-        self._gone_s = now_s if self._gone_s is None else self._gone_s
+        if self._gone_s is None:
+            self._gone_s = now_s
         if now_s >= self._gone_s + ATTACHED_SETTLE_S:
             self.done = True
             self._write(self.result())
 
+    def _is_any_alive(self) -> bool:
+        members = [who for key, who in self._known.items() if key not in self._left]
+        return any(process.is_alive(who, self._boot) for who in members)
+
     def result(self) -> "Fact":
+        codes = [self._ends.get(rank, (0, None))[1] for rank in self._ranks]
+        unknown = not codes or None in codes
+        exit_code: int | None = None
+        first_rank: int | None = None
+        if not unknown:
+            exit_code = 0
         failed = sorted((when, rank, code) for rank, (when, code) in self._ends.items() if code)
-        unknown = not self._ranks or any(
-            self._ends.get(rank, (0, None))[1] is None for rank in self._ranks
-        )
-        first = failed[0] if failed else None
-        exit_code = None if unknown else 0
-        if first:
-            exit_code = first[2]
-        # by the processes' own word where all have given it: we notice it a moment later
-        ended = {} if unknown else {"time_ns": max(when for when, _ in self._ends.values())}
-        return {
-            **ended, "type": "task_ended", "exit_code": exit_code, "signal": None,
-            "first_rank": first[1] if first else None, "reason": "stop" if self._stopped else None, "oom": False,
-            "lost": unknown and first is None,
-        }  # fmt: skip
+        if failed:
+            _, first_rank, exit_code = failed[0]
+
+        result: Fact = {
+            "type": "task_ended",
+            "exit_code": exit_code,
+            "signal": None,
+            "first_rank": first_rank,
+            "reason": "stop" if self._stopped else None,
+            "oom": False,
+            "lost": unknown and not failed,
+        }
+        if not unknown:
+            # by the processes' own word: we notice it a moment later
+            result["time_ns"] = max(when for when, _ in self._ends.values())
+        return result
 
     def stop(self, grace_s: float | None, now_s: float, reason: str | None = None) -> None:
         """It has no other tasks that could be the reason."""

@@ -194,16 +194,20 @@ class Shipper:
         poll = select.poll()
         for channel in (self._channel, self._commands.channel):
             if channel.busy and channel.fileno() >= 0:
-                poll.register(
-                    channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0)
-                )
+                events = select.POLLIN
+                if channel.wants_write:
+                    events |= select.POLLOUT
+                poll.register(channel.fileno(), events)
         for source in (self.link, self._inquiry, self._bell, self._lines):
             if source is not None and source.fileno() >= 0:
                 poll.register(source.fileno(), select.POLLIN)
-        usage_s = None if self._usage is None else self._usage.due_s()
-        stacks_s = None if self._stacks is None else self._stacks.due_s(now_s)
-        due = (self._look_s, self.machine.wake_s(now_s), usage_s, stacks_s)
-        until_s = min(t for t in due if t is not None)
+
+        due = [self._look_s, self.machine.wake_s(now_s)]
+        if self._usage is not None:
+            due.append(self._usage.due_s())
+        if self._stacks is not None:
+            due.append(self._stacks.due_s(now_s))
+        until_s = min(time_s for time_s in due if time_s is not None)
         return {fd for fd, _ in poll.poll(max(0.0, (until_s - now_s) * 1000))}
 
     def _serve(self, ready: set[int], now_s: float) -> None:
@@ -212,13 +216,16 @@ class Shipper:
         if self._bell.fileno() in ready:
             self._bell.hear()
             self._look_s = now_s
-        if self._channel.busy and (self._channel.fileno() in ready or self._channel.is_due(now_s)):
-            self._take_answer(self._channel.step(now_s), now_s)
-        asked = self._commands.channel
-        if asked.busy and (asked.fileno() in ready or asked.is_due(now_s)):
-            answer = asked.step(now_s)
+
+        posting = self._channel
+        if posting.busy and (posting.fileno() in ready or posting.is_due(now_s)):
+            self._take_answer(posting.step(now_s), now_s)
+        asking = self._commands.channel
+        if asking.busy and (asking.fileno() in ready or asking.is_due(now_s)):
+            answer = asking.step(now_s)
             if answer is not None:
                 self._commands.take(answer, now_s, _chance())
+
         if self.link is not None and self.link.fileno() in ready:
             self._hear_shim(now_s)
 
@@ -269,9 +276,14 @@ class Shipper:
             self._active_s = now_s
         events += self._read_shim(now_s)
         self._read_facts()
+
         active = now_s < self._active_s + ACTIVE_S
-        quiet_s = TAIL_INTERVAL_ARMED_S if armed else TAIL_INTERVAL_IDLE_S
-        self._look_s = now_s + (TAIL_INTERVAL_ACTIVE_S if active else quiet_s)
+        if active:
+            self._look_s = now_s + TAIL_INTERVAL_ACTIVE_S
+        elif armed:
+            self._look_s = now_s + TAIL_INTERVAL_ARMED_S
+        else:
+            self._look_s = now_s + TAIL_INTERVAL_IDLE_S
         if events:
             self._feed(Seen(tuple(events)), now_s)
         elif not active and not self._posted and self._packer.shrink():
@@ -351,28 +363,33 @@ class Shipper:
 
     def _root_pids(self) -> dict[int, int]:
         """The first process of each rank."""
-        started = [fact for fact in self._shim_facts if fact.get("type") == "process_started"]
-        found = {int(fact["pid"]): int(fact["rank"]) for fact in started if fact.get("pid")}
-        for tailed in self.tail.streams.values():  # of a script that nobody started
-            stream = tailed.stream
-            if self.task.attached and stream.role == "facts" and stream.pid is not None:
-                found[stream.pid] = stream.rank or 0
+        found: dict[int, int] = {}
+        for fact in self._shim_facts:
+            if fact.get("type") == "process_started" and fact.get("pid"):
+                found[int(fact["pid"])] = int(fact["rank"])
+        if self.task.attached:  # a script that nobody started
+            for tailed in self.tail.streams.values():
+                stream = tailed.stream
+                if stream.role == "facts" and stream.pid is not None:
+                    found[stream.pid] = stream.rank or 0
         return found
 
     def _read_facts(self) -> None:
         """Facts of the processes: who they are, and for attached jobs how they end."""
-        attached = self._watch if isinstance(self._watch, AttachedTask) else None
+        attached = None
+        if isinstance(self._watch, AttachedTask):
+            attached = self._watch
         if self._hello is not None and attached is None:
             return
         for name, tailed in list(self.tail.streams.items()):
-            if tailed.stream.role not in ("facts", "metrics") or (
-                tailed.stream.role == "metrics" and attached is None
-            ):
+            role = tailed.stream.role
+            is_facts = role == "facts"
+            if not is_facts and (role != "metrics" or attached is None):
                 continue
             who = self.tail.writer_of(tailed)
             if attached is not None and who is not None:
                 attached.meet(who)
-            if tailed.stream.role == "facts":
+            if is_facts:
                 self._hear_process(name, tailed.fd, tailed.size, tailed.stream.rank or 0, attached)
 
     def _hear_process(
@@ -534,13 +551,13 @@ class Shipper:
 
     def _roots(self) -> dict[int, int]:
         """pid → rank of the processes that were started, or that attached themselves."""
-        roots = {
-            int(fact["pid"]): int(fact.get("rank") or 0)
-            for fact in self._shim_facts
-            if fact.get("type") == "process_started" and isinstance(fact.get("pid"), int)
-        }
-        ended = {f.get("pid") for f in self._shim_facts if f.get("type") == "process_exited"}
-        alive = {pid: rank for pid, rank in roots.items() if pid not in ended}
+        alive: dict[int, int] = {}
+        for fact in self._shim_facts:
+            if fact.get("type") == "process_started" and isinstance(fact.get("pid"), int):
+                alive[int(fact["pid"])] = int(fact.get("rank") or 0)
+        for fact in self._shim_facts:
+            if fact.get("type") == "process_exited":
+                alive.pop(int(fact.get("pid") or 0), None)
         return alive or self._told_ranks()
 
     def _told_ranks(self) -> dict[int, int]:
@@ -672,15 +689,23 @@ class Shipper:
             self.log.say(self._keeper.errors.pop(0))
         if self._keeper.busy:
             return
-        dirty = self.tail.unsynced() if now_s >= self._sync_s + SYNC_INTERVAL_S else []
-        save_s = self._cursor_s + (
-            CURSOR_S if now_s < self._active_s + 2 * ACTIVE_S else CURSOR_QUIET_S
-        )
-        positions = self._fresh_positions() if now_s >= save_s else None
+
+        dirty = []
+        if now_s >= self._sync_s + SYNC_INTERVAL_S:
+            dirty = self.tail.unsynced()
+        if dirty:
+            self._sync_s = now_s
+
+        was_active = now_s < self._active_s + 2 * ACTIVE_S
+        save_s = self._cursor_s + (CURSOR_S if was_active else CURSOR_QUIET_S)
+        positions = None
+        if now_s >= save_s:
+            positions = self._fresh_positions()
+        if positions is not None:
+            self._cursor_s = now_s
+
         if not dirty and positions is None:
             return
-        self._sync_s = now_s if dirty else self._sync_s
-        self._cursor_s = now_s if positions is not None else self._cursor_s
         for tailed in dirty:
             tailed.dirty = False
         self._keeper.start([tailed.fd for tailed in dirty], positions)

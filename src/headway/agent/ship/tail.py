@@ -288,9 +288,8 @@ class Tail:
                 events += self.close_stream(tailed, now_s)
                 continue
             newest = self._newest.get(_writer_key(stream), tailed)
-            rolled = stream.name in self.left or (
-                newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S
-            )
+            has_successor = newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S
+            rolled = has_successor or stream.name in self.left
             if rolled or not self._is_writer_alive(tailed, alive):
                 events += self.close_stream(tailed, now_s)
         return events

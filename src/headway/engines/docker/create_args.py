@@ -150,11 +150,16 @@ def _limits(plan: Plan, task: PlannedTask) -> list[str]:
     """Of this container: its role's own, or its share of what the job asks for."""
     cpus: float | None = task.cpus
     memory = task.memory_bytes
-    if cpus is None and plan.cpus and not any(other.cpus for other in plan.tasks):
+    roles_have_cpus = any(other.cpus for other in plan.tasks)
+    if cpus is None and plan.cpus and not roles_have_cpus:
         cpus = plan.cpus / len(plan.tasks)
-    if memory is None and plan.memory_bytes and not any(other.memory_bytes for other in plan.tasks):
+    roles_have_memory = any(other.memory_bytes for other in plan.tasks)
+    if memory is None and plan.memory_bytes and not roles_have_memory:
         memory = plan.memory_bytes // len(plan.tasks)
-    words = ["--cpus", f"{cpus:g}"] if cpus else []
+
+    words = []
+    if cpus:
+        words += ["--cpus", f"{cpus:g}"]
     if memory:  # no swap on top: a job that needs more is told so at once
         words += ["--memory", str(memory), "--memory-swap", str(memory)]
     return words

@@ -473,14 +473,18 @@ class ContainerEngine:
                 seen[name] = self._inside(name, states[name])
             elif self._is_outside(name):
                 seen[name] = self._outside(name)
-        self._tidy(
-            [name for name, one in seen.items() if one.detail.get("drained") and states.get(name)]
-        )
-        return {
-            engine_id: self._join(engine_id, {name: seen[name] for name in members})
-            for engine_id, members in names.items()
-            if all(name in seen for name in members)
-        }
+        drained = []
+        for name, observation in seen.items():
+            if observation.detail.get("drained") and states.get(name):
+                drained.append(name)
+        self._tidy(drained)
+
+        observed = {}
+        for engine_id, members in names.items():
+            if all(name in seen for name in members):
+                of_members = {name: seen[name] for name in members}
+                observed[engine_id] = self._join(engine_id, of_members)
+        return observed
 
     def _join(self, engine_id: str, seen: Mapping[str, Observation]) -> Observation:
         if not task_group.KEY.match(engine_id):

@@ -76,17 +76,17 @@ class Strays:
         self._may_be = False
         try:
             found = self._find(f"{HOME_LABEL}={self._home}")
-            due = [one for one in found if self._is_due(one)]
-            self._first_s = {
-                one.id: self._first_s[one.id] for one in found if one.id in self._first_s
-            }
-            self._remove([one.id for one in due])
+            due = [stray for stray in found if self._is_due(stray)]
+            ids = {stray.id for stray in found}
+            self._first_s = {key: first_s for key, first_s in self._first_s.items() if key in ids}
+            self._remove([stray.id for stray in due])
             left = networks.sweep(lambda key: not self._is_attempt(key))
         except (Failed, UnreachableError):
             self._may_be = True
             return []
-        self._may_be = self._may_be or bool(found) or left
-        return [one.task for one in due if one.task == one.name]
+        if found or left:
+            self._may_be = True
+        return [stray.task for stray in due if stray.task == stray.name]
 
     def end(self, task: str) -> bool:
         """Remove all containers of a task that is over, also those that still run. False: to be

@@ -468,17 +468,13 @@ class SlurmEngine:
         word = f"{line.word} ({line.reason})" if line.reason else line.word
         if self._is_over(job_id, line):
             return self._after(job_id, word, line, views)
-        if line.state == "starting":
-            return Observation("starting", word, {"started": None, "nodes": line.nodes})
         if line.state == "running":
             if not views or any(view.begun for view in views.values()):
                 self._begun.add(job_id)
-            begun = job_id in self._begun
-            return Observation(
-                "running" if begun else "starting",
-                word,
-                {"started": begun or None, "nodes": line.nodes},
-            )
+            if job_id in self._begun:
+                return Observation("running", word, {"started": True, "nodes": line.nodes})
+        if line.state in ("starting", "running"):
+            return Observation("starting", word, {"started": None, "nodes": line.nodes})
         return Observation("unknown", word)
 
     def _forgotten(self, job_id: str, views: Mapping[str, TaskView]) -> Observation:
@@ -605,10 +601,12 @@ class SlurmEngine:
             return names
         if line.id not in self._down:
             try:
-                down = {node.name for node in self._fresh_nodes() if not node.is_usable}
+                nodes = self._fresh_nodes()
             except HeadwayError:
                 return names
-            self._down[line.id] = [name for name in names if name in down] or names
+            down = {node.name for node in nodes if not node.is_usable}
+            failed = [name for name in names if name in down]
+            self._down[line.id] = failed or names
         return self._down[line.id]
 
     # -- why it waits
@@ -671,14 +669,24 @@ class SlurmEngine:
         """
         self.ask_again()
         line = self.lines().get(engine_id)
-        if line is not None and (line.state == "ended" or self._owner.is_another(engine_id, line)):
+        if line is None:
+            running = engine_id in self._begun
+        elif line.state == "ended" or self._owner.is_another(engine_id, line):
             return False
+        else:
+            running = line.state == "running"
+
         asked_s = self._asked_s.setdefault(engine_id, self._clock_s())
-        running = engine_id in self._begun if line is None else line.state == "running"
-        gently = running and self._clock_s() - asked_s < self._grace_s(engine_id) + KILL_AFTER_S
+        gently = False
+        if running:
+            grace_s = self._grace_s(engine_id) + KILL_AFTER_S
+            gently = self._clock_s() - asked_s < grace_s
         try:
-            if not (gently and self._ask_agents(engine_id)):
-                self._commands.run(["scancel", *(["--signal=TERM"] if gently else []), engine_id])
+            if gently:
+                if not self._ask_agents(engine_id):
+                    self._commands.run(["scancel", "--signal=TERM", engine_id])
+            else:
+                self._commands.run(["scancel", engine_id])
         except RefusedError:
             return False  # it is not there any more
         self.ask_again()

@@ -32,18 +32,18 @@ def end_of(line: JobLine, begun: bool, views: Iterable[TaskView]) -> JsonObject:
     agent of it was seen. A task begins once, so another attempt follows, which nobody has to ask
     for.
     """
-    found = list(views)
-    # what a script printed counts where no agent came of it
-    found = [view for view in found if view.begun] or found
-    begun = begun or any(view.begun for view in found)
+    every = list(views)
+    with_agent = [view for view in every if view.begun]
+    if with_agent:
+        begun = True
     if begun and line.fields.get("Restarts", "0") not in ("", "0"):
         return _end("preempted", line, REQUEUED)
-    waits = begun and line.word == "PENDING"
-    if waits or any(
-        is_lost(line.fields.get("SubmitTime"), line.start, view.made_s, view.sign_s)
-        for view in found
-    ):
+    if begun and line.word == "PENDING":
         return _end("start_lost", line, LOST)
+    # what a script printed counts where no agent came of it
+    for view in with_agent or every:
+        if is_lost(line.fields.get("SubmitTime"), line.start, view.made_s, view.sign_s):
+            return _end("start_lost", line, LOST)
     return {}
 
 

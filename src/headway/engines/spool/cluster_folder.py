@@ -215,15 +215,17 @@ class Shelf:
         try:
             with self._output(name).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
-                lines = file.read(_SAID_BYTES).decode(errors="replace").splitlines()
+                text = file.read(_SAID_BYTES).decode(errors="replace")
         except OSError:
             return ""
-        told = [
-            line.strip() for line in lines if line.strip() and "Exited with exit code" not in line
-        ]
-        figures = [line for line in told if "exceeded memory limit (" in line]
-        memory = figures or [line for line in told if MEMORY.search(line)]
-        return [*told, *memory][-1] if told else ""
+        lines = [line.strip() for line in text.splitlines()]
+        lines = [line for line in lines if line and "Exited with exit code" not in line]
+        with_figures = [line for line in lines if "exceeded memory limit (" in line]
+        of_memory = [line for line in lines if MEMORY.search(line)]
+        for candidates in (with_figures, of_memory, lines):
+            if candidates:
+                return candidates[-1]
+        return ""
 
     def note_array(self, key: str, members: Mapping[str, str]) -> None:
         """Which attempt is which element of a batch job, before there is one. Raises OSError."""

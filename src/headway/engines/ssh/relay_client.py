@@ -327,13 +327,16 @@ class Relay:
                 self._drop(self._link)
             if self._link is not None:
                 return self._link
+
             is_due = not self._connecting and not self._closed and self._clock_s() >= self._next_s
             if is_due:
                 self._connecting = True
                 threading.Thread(target=self._connect, name="headway-ssh", daemon=True).start()
-            if self._error is None or is_due:
-                patience_s = RELAY_WAIT_S if self._error is None else RELAY_AGAIN_WAIT_S
+            is_first = self._error is None
+            if is_first or is_due:
+                patience_s = RELAY_WAIT_S if is_first else RELAY_AGAIN_WAIT_S
                 self._changed.wait_for(lambda: not self._connecting, patience_s)
+
             if self._link is not None:
                 return self._link
             raise self._missing()

@@ -111,10 +111,14 @@ def look_at(
     job_pk: int | None,
     changed: dict[int, set[str]] | None,
 ) -> Look:
+    """`changed`: the jobs with news; None: look at everything."""
     found = Look()
-    if asked.table is not None and (changed is None or changed or asked.table.total < 0):
-        found.table = _table(c, asked.table, changed)
-    if asked.job is not None and job_pk is not None and (changed is None or job_pk in changed):
+    if asked.table is not None:
+        is_first_look = asked.table.total < 0
+        if changed is None or changed or is_first_look:
+            found.table = _table(c, asked.table, changed)
+    has_news = changed is None or job_pk in changed
+    if asked.job is not None and job_pk is not None and has_news:
         found.job = _job(c, services, asked.job, job_pk)
     found.is_news = found.table is not None or found.job is not None
     return found

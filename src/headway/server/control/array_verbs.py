@@ -87,13 +87,15 @@ class Arrays(Control):
         output.
         """
         specs = [self._element(shared, job) for job in jobs if "folders" in job.spec]
-        sent = next(
-            (f.name for spec in [shared, *specs] for f in spec.folders if f.target and not f.mount),
-            None,
-        )
-        if sent is not None and shared.code is None and len(jobs) > 1:
-            raise UsageError(f"the jobs of this array run in one folder, and would all send the same ./{sent}",
-                             "submit it with --snapshot: each job then has a folder of its own")  # fmt: skip
+        sent = []
+        for spec in (shared, *specs):
+            sent += [folder.name for folder in spec.folders if folder.target and not folder.mount]
+        if sent and shared.code is None and len(jobs) > 1:
+            raise UsageError(
+                "the jobs of this array run in one folder, "
+                f"and would all send the same ./{sent[0]}",
+                "submit it with --snapshot: each job then has a folder of its own",
+            )
         for spec in specs:
             folder_check.check(spec, variables, engine, self._paths.home)
 

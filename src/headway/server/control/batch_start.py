@@ -195,10 +195,14 @@ def stops(
     engine_of: Callable[[JobSpec], Engine | None],
 ) -> Iterator[tuple[str, Together, list[Job]]]:
     """By place, jobs that shall stop and that an engine knows."""
-    asked = [jobs[action.pk] for action in actions if isinstance(action, Cancel)]
-    known = [job for job in asked if job.attempts and job.attempts[-1].engine_id is not None]
-    for place in dict.fromkeys(job.spec.place for job in known):
-        mine = [job for job in known if job.spec.place == place]
-        engine = engine_of(mine[0].spec)
-        if isinstance(engine, Together) and len(mine) > 1:
-            yield place, engine, mine
+    by_place: dict[str, list[Job]] = {}
+    for action in actions:
+        if not isinstance(action, Cancel):
+            continue
+        job = jobs[action.pk]
+        if job.attempts and job.attempts[-1].engine_id is not None:
+            by_place.setdefault(job.spec.place, []).append(job)
+    for place, at_place in by_place.items():
+        engine = engine_of(at_place[0].spec)
+        if isinstance(engine, Together) and len(at_place) > 1:
+            yield place, engine, at_place

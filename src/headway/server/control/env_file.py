@@ -38,21 +38,19 @@ def kept(spec: JobSpec, env: Mapping[str, str], secret: Collection[str]) -> dict
     """What a person has set for this job and is no secret, by name or by its look: it may rest in
     the database. A name in doubt, such as MY_KEY, counts as one.
     """
-    values = redact.secret_values(env, secret)
-    named = [
-        name for name in spec.env_set if name in env and not redact.is_secret_name(name, secret)
-    ]
-    plain = {
-        name: env[name] for name in named if not _DOUBTFUL.intersection(name.lower().split("_"))
-    }
-    short = {
-        name: value
-        for name, value in plain.items()
-        if len(value.encode(errors="replace")) <= ENV_KEPT_BYTES_MAX
-    }
-    return {
-        name: value for name, value in short.items() if redact.mask_text(value, values) == value
-    }
+    secret_values = redact.secret_values(env, secret)
+    found = {}
+    for name in spec.env_set:
+        if name not in env or redact.is_secret_name(name, secret):
+            continue
+        if _DOUBTFUL.intersection(name.lower().split("_")):
+            continue
+        value = env[name]
+        if len(value.encode(errors="replace")) > ENV_KEPT_BYTES_MAX:
+            continue
+        if redact.mask_text(value, secret_values) == value:
+            found[name] = value
+    return found
 
 
 def save(folder: Path, uuid: str, private: Private) -> None:

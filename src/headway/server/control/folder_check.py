@@ -124,20 +124,27 @@ def _check_local(folder: Folder, where: Place, *, here: bool) -> None:
     if where.kind != LOCAL or not here:
         return
     path = str(where)
-    if folder.source and parse(folder.source) == where and not os.path.isdir(path):
+    is_source = folder.source and parse(folder.source) == where
+    is_target = folder.target and parse(folder.target) == where
+
+    if is_source and not os.path.isdir(path):
         what = "is not a folder" if os.path.exists(path) else "does not exist"
         raise UsageError(
             f"the folder {folder.name} comes from {path[:200]}, which {what}", "correct `from`"
         )
-    if folder.target and parse(folder.target) == where:
-        above = path
-        while not os.path.lexists(above):
-            above = os.path.dirname(above)
-        if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
-            raise UsageError(
-                f"the folder {folder.name} goes to {path[:200]}, which cannot be written",
-                "correct `to`",
-            )
+
+    if is_target and not _may_write_below(path):
+        raise UsageError(
+            f"the folder {folder.name} goes to {path[:200]}, which cannot be written",
+            "correct `to`",
+        )
+
+
+def _may_write_below(path: str) -> bool:
+    """The folder, or the nearest one above it that is there."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
 
 
 def _check_mount(folder: Folder, env: Mapping[str, str], engine: str) -> None:

@@ -276,13 +276,20 @@ class Loop:
         specs: dict[str, JobSpec] = {}
         for job in jobs:
             is_out = bool(job.attempts) and job.ended_ns is None and not job.between_tries
-            if is_out and job.attempts[-1].key not in self._starts and not self._knows_end(job):
+            if not is_out or self._knows_end(job):
+                continue
+            attempt = job.attempts[-1]
+            if attempt.key not in self._starts:
                 specs[job.spec.place] = job.spec
-                asked.setdefault(job.spec.place, []).append((job.pk, job.attempts[-1]))
-        found = await asyncio.gather(
+                asked.setdefault(job.spec.place, []).append((job.pk, attempt))
+
+        answers = await asyncio.gather(
             *(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items())
         )
-        return {key: observation for answer in found for key, observation in answer.items()}
+        observations: dict[str, Observation] = {}
+        for answer in answers:
+            observations.update(answer)
+        return observations
 
     def _knows_end(self, job: Job) -> bool:
         """Its agents have told all, and the machine here has no word of its own for it."""
@@ -412,18 +419,18 @@ class Loop:
     async def _hand_over(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> list[Action]:
         """Starts that engines do some at a time, while the loop goes on. What is left for it to do."""
         handed: set[int] = set()
-        for engine, mine in batch_start.launches(actions, jobs, self._engine_or_none):
+        for engine, launches in batch_start.launches(actions, jobs, self._engine_or_none):
             tls = await self.reach() if has_route(engine) else None
-            pairs = [
-                (jobs[action.pk], engine_calls.attempt_of(jobs[action.pk], action.number))
-                for action in mine
-            ]
-            # else it could not be stored
-            known = [(job, attempt) for job, attempt in pairs if attempt is not None]
-            self._starts.add(
-                engine, [batch_start.One(j, a, self._secret_names(j.spec), tls) for j, a in known]
-            )
-            handed |= {action.pk for action in mine}
+            starts = []
+            for action in launches:
+                job = jobs[action.pk]
+                attempt = engine_calls.attempt_of(job, action.number)
+                if attempt is not None:  # else it could not be stored
+                    secret_names = self._secret_names(job.spec)
+                    starts.append(batch_start.One(job, attempt, secret_names, tls))
+                handed.add(action.pk)
+            self._starts.add(engine, starts)
+
         return [
             action for action in actions if not (isinstance(action, Launch) and action.pk in handed)
         ]

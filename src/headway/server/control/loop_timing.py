@@ -66,8 +66,11 @@ def goes_on(
     """
     if any(isinstance(action, Again) for action in actions):
         return True
-    if _ended(actions) and any(job.spec.after for job in jobs if not job.attempts):
+
+    waits_for_another = any(job.spec.after for job in jobs if not job.attempts)
+    if waits_for_another and _ended(actions):
         return True
+
     place_of = {job.pk: job.spec.place for job in jobs}
     begun = [place_of[action.pk] for action in actions if isinstance(action, NewAttempt)]
     return any(place in queues or not full for place in begun)

@@ -67,15 +67,15 @@ def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
 def script_of(words: Sequence[str]) -> str | None:
     """The file that an interpreter is asked to run; None where there is none, or nobody can know."""
     name = os.path.basename(words[0])
-    if not (_PYTHON.match(name) or name in _SHELLS):
+    is_shell = name in _SHELLS
+    if not is_shell and not _PYTHON.match(name):
         return None
+    command_letters = "cs" if is_shell else "cm"
     rest = iter(words[1:])
     for word in rest:
-        if (
-            word in _NO_SCRIPT
-            or word.startswith(("-c", "-m"))
-            or _is_bundle(word, "cs" if name in _SHELLS else "cm")
-        ):
+        if word in _NO_SCRIPT or word.startswith(("-c", "-m")):
+            return None
+        if _is_bundle(word, command_letters):
             return None
         if word in _WITH_VALUE:
             next(rest, None)

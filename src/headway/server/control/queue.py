@@ -109,15 +109,14 @@ def order(
     """The queue: priority, then age. Not in it: what waits for another job, or for the time of its
     next try.
     """
-    waiting = [
-        job
-        for job in jobs
-        if (not job.attempts or job.between_tries)
-        and job.ended_ns is None
-        and job.stop_requested_ns is None
-        and not job.spec.attached
-        and _is_ready(job, needed or {}, rest_s or {})
-    ]
+    waiting = []
+    for job in jobs:
+        is_over = job.ended_ns is not None or job.stop_requested_ns is not None
+        is_out = bool(job.attempts) and not job.between_tries
+        if is_over or is_out or job.spec.attached:
+            continue
+        if _is_ready(job, needed or {}, rest_s or {}):
+            waiting.append(job)
     return sorted(waiting, key=lambda job: (-job.spec.priority, job.submitted_ns, job.pk))
 
 

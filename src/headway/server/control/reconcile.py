@@ -361,19 +361,24 @@ def _was_heard_since(attempt: Attempt, since_ns: int) -> bool:
 
 
 def _live(job: Job, attempt: Attempt, state: State, seen: Seen) -> SetState:
+    since = seen.now_ns
     heard = [task.heard_ns for task in attempt.tasks if task.heard_ns is not None]
-    since = max(heard) if heard and state is State.UNKNOWN else seen.now_ns
-    started = job.started_ns
-    if started is None and state is State.RUNNING:
-        started = _started_ns(job, attempt, seen.now_ns) or max(seen.now_ns, job.submitted_ns)
-    begun = _started_ns(job, attempt, seen.now_ns) or (started if attempt.number == 1 else None)
+    if heard and state is State.UNKNOWN:
+        since = max(heard)
+
+    attempt_started = _started_ns(job, attempt, seen.now_ns)
+    job_started = job.started_ns
+    if job_started is None and state is State.RUNNING:
+        job_started = attempt_started or max(seen.now_ns, job.submitted_ns)
+    if not attempt_started:
+        attempt_started = job_started if attempt.number == 1 else None
     return SetState(
         job.pk,
         attempt.number,
         state,
         max(since, job.state_since_ns),
-        started_ns=started,
-        begun_ns=begun,
+        started_ns=job_started,
+        begun_ns=attempt_started,
     )
 
 
@@ -470,18 +475,24 @@ def _judge(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None
     and done its work.
     """
     end = _exit_at(job, attempt, seen)
-    told = told_by_scheduler(seen.observations.get(attempt.key, UNSEEN))
     if end.reason == "hung":
         return end, _told_hung(attempt)
     finding = explain_exit(end)
     diagnosis = (seen.diagnoses or {}).get(attempt.key)
     if finding is not None and diagnosis is not None:
         finding = _better(finding, diagnosis)
-    if told is None or not (end.lost or _from_outside(end)):
+
+    told = told_by_scheduler(seen.observations.get(attempt.key, UNSEEN))
+    if told is None:
+        return end, finding
+    if not end.lost and not _from_outside(end):
         return end, finding
     if told.cause == "launch_failed":
-        return end, finding and replace(finding, text=f"{finding.text}; {told.text}")
-    return replace(end, lost=False, reason="stop" if told.cause == "cancelled" else None), told
+        if finding is not None:
+            finding = replace(finding, text=f"{finding.text}; {told.text}")
+        return end, finding
+    reason = "stop" if told.cause == "cancelled" else None
+    return replace(end, lost=False, reason=reason), told
 
 
 def _better(told: Finding, diagnosis: Diagnosis) -> Finding:
@@ -608,16 +619,17 @@ def _was_interrupted(job: Job, attempt: Attempt, end: Exit) -> bool:
     """A signal that a person sent was passed on, and it ended after that: its agents know nothing
     of a request.
     """
-    if (
-        job.stop_signal is None
-        or job.stop_requested_ns is None
-        or end.reason is not None
-        or end.lost
-    ):
+    if job.stop_signal is None or job.stop_requested_ns is None:
         return False
-    known = [p for task in attempt.tasks for p in task.processes if p.ended_ns is not None]
-    # of the rank that it ended with, if of one
-    ends = [p.ended_ns or 0 for p in known if end.rank in (None, p.rank)]
+    if end.reason is not None or end.lost:
+        return False
+    ends = []
+    for task in attempt.tasks:
+        for process in task.processes:
+            # of the rank that it ended with, if of one
+            counts = end.rank is None or process.rank == end.rank
+            if counts and process.ended_ns is not None:
+                ends.append(process.ended_ns)
     return min(ends, default=job.stop_requested_ns) >= job.stop_requested_ns
 
 
@@ -634,11 +646,17 @@ def _processes_each(job: Job, attempt: Attempt) -> dict[str, int]:
 
 def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:
     result = task.result or task.held or {}
-    code, signal, rank = result.get("exit_code"), result.get("signal"), result.get("first_rank")
-    reason = result.get("reason") if result.get("reason") in ENDED_BY_US else None
+    code = result.get("exit_code")
+    signal = result.get("signal")
+    reason = result.get("reason")
+    if reason not in ENDED_BY_US:
+        reason = None
     if result.get("lost") and reason is None and code is None and signal is None:
         return _exit_from_processes(task, ranks) or Exit(None, None, lost=True, attached=attached)
+
+    rank = result.get("first_rank")
     failing = next((p for p in task.processes if p.rank == rank), None)
+    cause = result.get("cause")
     return Exit(
         code,
         signal,
@@ -647,7 +665,7 @@ def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:
         oom=bool(result.get("oom")),
         exception=failing.exception if failing else None,
         message=_start_message(failing),
-        told=result.get("cause") if isinstance(result.get("cause"), dict) else None,
+        told=cause if isinstance(cause, dict) else None,
     )
 
 
@@ -759,13 +777,16 @@ def _times(job: Job, attempt: Attempt, now_ns: int) -> list[tuple[int | None, in
         ends = [p.ended_ns for p in task.processes if p.ended_ns is not None]
         if task.result and isinstance(task.result.get("time_ns"), int):
             ends.append(task.result["time_ns"])
-        if starts or ends:
-            off = (
-                0
-                if job.spec.attached
-                else _off_ns(attempt, min(starts + ends), max(starts + ends), now_ns)
-            )
-            found.append((min(starts) + off if starts else None, max(ends) + off if ends else None))
+        both = starts + ends
+        if not both:
+            continue
+
+        off_ns = 0
+        if not job.spec.attached:
+            off_ns = _off_ns(attempt, min(both), max(both), now_ns)
+        began_ns = min(starts) + off_ns if starts else None
+        ended_ns = max(ends) + off_ns if ends else None
+        found.append((began_ns, ended_ns))
     return found
 
 

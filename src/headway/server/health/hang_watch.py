@@ -140,20 +140,24 @@ class HangWatch:
 
     async def _meet(self) -> None:
         """Jobs that have begun to run, or run no more."""
-        found = await asyncio.to_thread(self._read, health_rows.running)
-        now_s, now_ns = self._clock_s(), self._clock_ns()
-        for job, (attempt, average_s) in found.items():
+        running = await asyncio.to_thread(self._read, health_rows.running)
+        now_s = self._clock_s()
+        now_ns = self._clock_ns()
+        for job, (attempt, average_s) in running.items():
             known = self._pulses.get(job)
-            if known is not None and known.attempt != attempt:
+            if known is not None and known.attempt == attempt:
+                continue
+            if known is not None:
                 await self._close(job)  # what was found was the attempt before
-            if known is None or known.attempt != attempt:
-                self._pulses[job] = known = Pulse(attempt, now_s, now_ns)
-                known.average_s = average_s
-                if job in self._hung:  # found by the server before us; it is looked at anew
-                    known.next_s = now_s
-        for job in [job for job in self._pulses if job not in found]:
+            pulse = Pulse(attempt, now_s, now_ns)
+            pulse.average_s = average_s
+            if job in self._hung:  # found by the server before us; it is looked at anew
+                pulse.next_s = now_s
+            self._pulses[job] = pulse
+
+        for job in [job for job in self._pulses if job not in running]:
             del self._pulses[job]
-        for job in [job for job in self._hung if job not in found]:
+        for job in [job for job in self._hung if job not in running]:
             await self._close(job)
 
     def _read(self, work: Callable[..., Any], *args: Any) -> Any:

@@ -266,25 +266,38 @@ class Guard:
             raise
 
     async def _login(self, peer: Peer, head: Head, path: str) -> Caller:
-        if peer.unix and not peer.token_only and peer.uid != self.auth.our_uid:
+        """On our socket the owner needs nothing more; a token is good everywhere, a browser's
+        session on a plain address of this machine.
+        """
+        has_peer_uid = peer.unix and not peer.token_only
+        if has_peer_uid and peer.uid != self.auth.our_uid:
             raise Refusal(403, "forbidden", "this server belongs to another user")
+
         if head.authorization is not None:
-            row = await self.auth.tokens.check(bearer(head.authorization, path))
-            if row is not None and row.name == LOOPBACK_ONLY and (peer.tls or peer.token_only):
-                row = None
-            if row is not None and (
-                not peer.agents or (row.role is Role.INGEST and row.task is not None)
-            ):
-                return Caller(
-                    row.role, row.task, peer.unix, row.name, "socket" if peer.unix else "network"
-                )
-        elif peer.unix and not peer.token_only:
+            caller = await self._login_by_token(peer, head.authorization, path)
+            if caller is not None:
+                return caller
+        elif has_peer_uid:
             return Caller(Role.ADMIN, unix=True)
         elif not peer.unix and not peer.tls:
             role = self.auth.sessions.role(session(head.cookie))
             if role is not Role.NOBODY:
                 return Caller(role)
-        raise self.wrong(peer, guessed=head.authorization is not None or head.cookie is not None)
+        guessed = head.authorization is not None or head.cookie is not None
+        raise self.wrong(peer, guessed=guessed)
+
+    async def _login_by_token(self, peer: Peer, authorization: str, path: str) -> Caller | None:
+        row = await self.auth.tokens.check(bearer(authorization, path))
+        if row is None:
+            return None
+        if row.name == LOOPBACK_ONLY and (peer.tls or peer.token_only):
+            return None
+        if peer.agents:
+            is_of_task = row.role is Role.INGEST and row.task is not None
+            if not is_of_task:
+                return None
+        way = "socket" if peer.unix else "network"
+        return Caller(row.role, row.task, peer.unix, row.name, way)
 
     def wrong(self, peer: Peer, guessed: bool) -> Refusal:
         """What a missing or wrong secret gets. A unix peer is the owner already and has nothing to

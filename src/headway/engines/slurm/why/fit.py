@@ -8,7 +8,6 @@ Numbers are those that the nodes report; a node that takes no jobs has nothing f
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from headway.engines.protocol import Node
 from headway.engines.slurm import parse
@@ -143,19 +142,23 @@ def _lacking(need: Need, nodes: Iterable[Node]) -> str:
 def _spread(have: Sequence[tuple[str, int]]) -> str:
     """`on four nodes two each`; `3 on node1, 4 on node2 and 1 on node4`."""
     some = [(name, count) for name, count in have if count]
-    groups = {
-        count: [n for n, _ in rows]
-        for count, rows in groupby(sorted(some, key=lambda r: -r[1]), lambda r: r[1])
-    }
+    groups: dict[int, list[str]] = {}  # the largest count first
+    for name, count in sorted(some, key=lambda pair: -pair[1]):
+        groups.setdefault(count, []).append(name)
+
     if len(groups) == 1:
         [(count, names)] = groups.items()
-        each = " each" if len(names) > 1 else ""
-        where = f"on {names[0]}" if len(names) == 1 else f"on {_nodes(len(names))}"
-        return f"{where} {number_word(count)}{each}"
+        if len(names) == 1:
+            return f"on {names[0]} {number_word(count)}"
+        return f"on {_nodes(len(names))} {number_word(count)} each"
     if len(some) <= NAMED_MAX:
         return _join([f"{count} on {name}" for name, count in some])
-    return _join([f"{number_word(count)} on {'each of ' if len(n) > 1 else ''}{_nodes(len(n))}"
-                  for count, n in groups.items()])  # fmt: skip
+
+    parts = []
+    for count, names in groups.items():
+        each_of = "each of " if len(names) > 1 else ""
+        parts.append(f"{number_word(count)} on {each_of}{_nodes(len(names))}")
+    return _join(parts)
 
 
 def _join(parts: Sequence[str]) -> str:

@@ -262,43 +262,63 @@ def _told(record: Record, field: str, what: str, job: JobLine) -> Told | None:
 def _one_of(value: str, prefix: str, job: JobLine) -> tuple[str, str]:
     """The resource of the list that the word means: its name and its limit."""
     asked = parse.read_tres(job.fields.get("ReqTRES") or job.fields.get("TRES", ""))
-    limited = [
-        (name, told) for name, _, told in (part.partition("=") for part in value.split(","))
-        if name.startswith(prefix) and told and not told.startswith("N")
-    ]  # fmt: skip
-    wanted = [pair for pair in limited if pair[0] in asked]
-    return (wanted or limited or [("", "")])[0]
+    limited = []
+    for part in value.split(","):
+        name, _, limit = part.partition("=")
+        if name.startswith(prefix) and limit and not limit.startswith("N"):  # N: no limit
+            limited.append((name, limit))
+    for name, limit in limited:
+        if name in asked:
+            return name, limit
+    return limited[0] if limited else ("", "")
 
 
 def _asked(field: str, name: str, job: JobLine) -> float | None:
     """What this job adds; None where that cannot be told."""
-    need = Need.of(job)
     if name == field:
         return 1 if "Jobs" in field else None
-    each = 1 if field.endswith("PN") else need.nodes
-    minutes = (need.time_s or 0) / 60 if "Mins" in field else 1
-    plain = {"cpu": need.cpus * each, "mem": need.memory_bytes // MIB * each, "node": need.nodes}
-    if name in plain:
-        return plain[name] * minutes
-    if name.startswith("gres/gpu"):
-        return need.gpus * each * minutes
-    told = parse.read_tres(job.fields.get("ReqTRES") or job.fields.get("TRES", "")).get(name)
-    return None if told is None else told * minutes
+    need = Need.of(job)
+    nodes = 1 if field.endswith("PN") else need.nodes
+    amount: float | None
+    if name == "cpu":
+        amount = need.cpus * nodes
+    elif name == "mem":
+        amount = need.memory_bytes // MIB * nodes
+    elif name == "node":
+        amount = need.nodes
+    elif name.startswith("gres/gpu"):
+        amount = need.gpus * nodes
+    else:
+        tres = job.fields.get("ReqTRES") or job.fields.get("TRES", "")
+        amount = parse.read_tres(tres).get(name)
+    if amount is not None and "Mins" in field:
+        amount *= (need.time_s or 0) / 60
+    return amount
+
+
+_NOUNS = {"cpu": "CPU", "node": "node"}
 
 
 def _amount(count: float, name: str, field: str) -> str:
-    minutes = " minutes" if "Mins" in field else ""
-    number = int(count) if count == int(count) else count
     if "Jobs" in field:
         return plural(int(count), "queued job" if "Submit" in field else "job")
     if field == "GrpWall":
         return duration_text(count * 60)
-    if name == "mem" and not minutes:
+
+    is_minutes = "Mins" in field
+    if name == "mem" and not is_minutes:
         return size_text(int(count) * MIB)
-    if name == "cpu" or name == "node" or name.startswith("gres/gpu"):
-        noun = {"cpu": "CPU", "node": "node"}.get(name, "GPU")
-        return f"{plural(int(count), noun)}" if not minutes else f"{number} {noun}{minutes}"
-    return f"{number} of {name}{minutes}"
+    noun = None
+    if name in _NOUNS:
+        noun = _NOUNS[name]
+    elif name.startswith("gres/gpu"):
+        noun = "GPU"
+    if noun is not None and not is_minutes:
+        return plural(int(count), noun)
+
+    number = int(count) if count == int(count) else count
+    words = f"{number} of {name}" if noun is None else f"{number} {noun}"
+    return f"{words} minutes" if is_minutes else words
 
 
 # -- partitions

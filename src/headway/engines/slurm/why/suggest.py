@@ -84,23 +84,20 @@ def check_ever(plan: Plan, nodes: Sequence[NodeLine]) -> None:
 def _with_gpus(need: int, kind: str, nodes: Sequence[NodeLine]) -> list[NodeLine]:
     """The nodes that have so many; RefusedError where none has."""
     most = max(_gpus_of(node, kind) for node in nodes)
-    if need > most:
+    if need <= most:
+        return [node for node in nodes if _gpus_of(node, kind) >= need]
+
+    if kind and not most:
         kinds = sorted({one for node in nodes for one in node.kinds})
-        if kind and not most:
-            there = (
-                f"there are: {', '.join(kinds)}"
-                if kinds
-                else "the nodes tell no kinds of theirs: leave gpu_type out"
-            )
-            raise RefusedError(
-                f"no node has GPUs of kind {kind!r}{did_you_mean(kind, kinds)}", there
-            )
-        what = f"{kind} GPUs" if kind else "GPUs"
-        raise RefusedError(
-            f"a task asks for {need} {what}, and no node has more than {most}",
-            f"use at most {most} a node",
-        )
-    return [node for node in nodes if _gpus_of(node, kind) >= need]
+        there = "the nodes tell no kinds of theirs: leave gpu_type out"
+        if kinds:
+            there = f"there are: {', '.join(kinds)}"
+        raise RefusedError(f"no node has GPUs of kind {kind!r}{did_you_mean(kind, kinds)}", there)
+    what = f"{kind} GPUs" if kind else "GPUs"
+    raise RefusedError(
+        f"a task asks for {need} {what}, and no node has more than {most}",
+        f"use at most {most} a node",
+    )
 
 
 def _gpus_of(node: NodeLine, kind: str) -> int:
@@ -213,28 +210,31 @@ def smaller(need: Need, free: Sequence[Node]) -> Iterator[tuple[str, Need]]:
     """Requests that what is free could do, the least change first; then the same for a shorter
     time.
     """
-    by_gpus = [node for node in free if node.gpus >= need.gpus]
-    if len(by_gpus) >= need.nodes and not len(fitting(need, free)) >= need.nodes:
-        yield from _less_of_each(need, by_gpus)
     ready = len(fitting(need, free))
+    with_gpus = [node for node in free if node.gpus >= need.gpus]
+    if ready < need.nodes <= len(with_gpus):
+        yield from _less_of_each(need, with_gpus)
+
     if 0 < ready < need.nodes:
-        asked = f"-n {ready * (need.gpus or 1)}" if need.gpus else f"--nodes {ready}"
+        asked = f"-n {ready * need.gpus}" if need.gpus else f"--nodes {ready}"
         yield asked, replace(need, nodes=ready)
     if need.gpus:
         yield from _fewer_gpus(need, free)
+
     for limit_s, words in ((4 * 3600, "4h"), (3600, "1h"), (600, "10m")):
-        if need.time_s is None or need.time_s > limit_s + MARGIN_S:
-            yield f"--max-duration {words}", replace(need, time_s=limit_s + MARGIN_S)
+        shorter_s = limit_s + MARGIN_S
+        if need.time_s is None or need.time_s > shorter_s:
+            yield f"--max-duration {words}", replace(need, time_s=shorter_s)
 
 
 def _less_of_each(need: Need, nodes: Sequence[Node]) -> Iterator[tuple[str, Need]]:
     """Enough GPUs are on enough nodes, and memory or CPUs are not: what the best of them have."""
-    best = sorted(nodes, key=lambda node: node.memory_bytes or 0, reverse=True)[: need.nodes]
-    memory, cpus = (
-        min(node.memory_bytes or 0 for node in best),
-        min(node.cpus or 0 for node in best),
-    )
-    words, asked = [], need
+    by_memory = sorted(nodes, key=lambda node: node.memory_bytes or 0, reverse=True)
+    best = by_memory[: need.nodes]
+    memory = min(node.memory_bytes or 0 for node in best)
+    cpus = min(node.cpus or 0 for node in best)
+    words = []
+    asked = need
     if memory < need.memory_bytes:
         words.append(f"--memory {memory * need.nodes // MIB}MiB")
         asked = replace(asked, memory_bytes=memory)
