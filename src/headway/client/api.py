@@ -18,7 +18,6 @@ from headway.client.spool_path import from_environment
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from headway.client.artifact import artifact
     from headway.client.data_inputs import data, use_artifact
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from headway.client.progress import Progress, track
     from headway.client.timing import timed
     from headway.client.usage_marks import Usage
+    from headway.model.json_types import JsonObject
 
     __all__ = [
         "Audio", "Figure", "File", "Histogram", "Html", "Image", "Progress", "Table", "Text",
@@ -79,7 +79,7 @@ config = _run.config
 
 
 def init(
-    config: "Any" = None,
+    config: object = None,
     tags: "Iterable[str] | str | None" = None,
     name: str | None = None,
     experiment: str | None = None,
@@ -158,7 +158,7 @@ def hint(key: str, text: str) -> None:
     _run.note(key, text, level="hint")
 
 
-def note_arguments(values: "dict[str, Any]", rest: "list[str]") -> None:
+def note_arguments(values: "JsonObject", rest: "list[str]") -> None:
     """For the bootstrap, in a process of a job whose program has parsed its arguments, but for the
     words `rest`. They are the job's config unless the program tells one itself.
     """

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.client.run import Run
+    from headway.model.json_types import JsonObject
 
 _FICLONE = 0x40049409  # Linux: share the blocks of another file
 _known: "dict[tuple[int, int, int, int], str]" = {}  # (device, inode, size, mtime) -> stream that has it
@@ -41,7 +42,7 @@ def artifact(
     path: "str | os.PathLike[str]",
     name: "str | None" = None,
     type: str = "file",
-    metadata: "dict[str, Any] | None" = None,
+    metadata: "JsonObject | None" = None,
     aliases: "Iterable[str]" = (),
     step: "int | None" = None,
 ) -> None:
@@ -88,7 +89,7 @@ def put(
     entries: "Sequence[tuple[str, str]]",
     name: str,
     type: str = "file",
-    metadata: "dict[str, Any] | None" = None,
+    metadata: "JsonObject | None" = None,
     aliases: "Sequence[str]" = (),
     step: "int | None" = None,
 ) -> None:
@@ -114,10 +115,10 @@ def put(
 
 def _tell(
     run: "Run",
-    files: "list[dict[str, Any]]",
+    files: "list[JsonObject]",
     name: str,
     type: str,
-    metadata: "dict[str, Any] | None",
+    metadata: "JsonObject | None",
     aliases: "Sequence[str]",
     step: "int | None",
 ) -> None:
@@ -130,7 +131,7 @@ def _tell(
     ] or [[]]
     meta = plain(metadata or {}, run.masker())[0]
     for index, part in enumerate(parts):
-        fact: dict[str, Any] = {"key": key, "index": index, "parts": len(parts), "files": part}
+        fact: JsonObject = {"key": key, "index": index, "parts": len(parts), "files": part}
         if index == len(parts) - 1:
             fact |= {
                 "name": artifact_name(name), "artifact_type": clean_text(str(type))[:64],
@@ -149,7 +150,7 @@ def artifact_name(name: str) -> str:
     return text[:ARTIFACT_NAME_CHARS_MAX].strip("-") or "files"
 
 
-def _take(run: "Run", inside: str, path: str) -> "dict[str, Any] | None":
+def _take(run: "Run", inside: str, path: str) -> "JsonObject | None":
     """One file into the spool; None for what is no plain file."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):

@@ -21,7 +21,8 @@ from headway.wire.identity import boot_id, process_start, umask
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
-    from typing import Any
+
+    from headway.model.json_types import JsonObject
 
 # of the name-based ids; changing it would part the ranks of mixed versions
 _NAMESPACE = b"headway attached"
@@ -105,7 +106,7 @@ class Attachment:
             self.files.close(fd)
             self.files.unlink(draft)
 
-    def _task(self, place: Place, task: str, home: str) -> "dict[str, Any]":
+    def _task(self, place: Place, task: str, home: str) -> "JsonObject":
         """spool/layout.py's TaskFile, without the fields that only a shim reads; its import is too
         slow for here.
         """
@@ -155,7 +156,7 @@ class Attachment:
         if self.outer_uuid:
             env["HEADWAY_OTHER_RUN"] = "1"  # agent/process.py lets it live when the outer job ends
         argv = [*_DETACH, *agent_argv("shipper", task_dir, "--adopt")]
-        options: dict[str, Any] = {
+        options: JsonObject = {
             "file_actions": [*null, log],
             "setsigmask": [],
             "setsigdef": _DEFAULT_SIGNALS,

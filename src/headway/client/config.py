@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.client.run import Run
+    from headway.model.json_types import JsonObject
 
 
 class Config(MutableMapping[str, "Any"]):
@@ -35,12 +36,12 @@ class Config(MutableMapping[str, "Any"]):
 
     def __init__(self, run: "Run") -> None:
         self._run = run
-        self._values: dict[str, Any] = {}
+        self._values: JsonObject = {}
 
     def __getitem__(self, key: str) -> "Any":
         return self._values[key]
 
-    def __setitem__(self, key: str, value: "Any") -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         self._values[key] = value
         self._run.config_changed()
 
@@ -66,7 +67,7 @@ class Config(MutableMapping[str, "Any"]):
     def __repr__(self) -> str:
         return f"headway.config({self._values!r})"
 
-    def update(self, *args: "Any", **values: "Any") -> None:
+    def update(self, *args: object, **values: object) -> None:
         """As of a dict, also from a namespace, a dataclass or another object with fields; written
         down once.
         """
@@ -84,7 +85,7 @@ class Config(MutableMapping[str, "Any"]):
         self._run.config_changed()
 
 
-def as_dict(config: "Any") -> dict[str, "Any"]:
+def as_dict(config: object) -> JsonObject:
     """What a person passes as a config, one level deep; deeper ones are converted when they are
     written down.
     """

@@ -16,13 +16,15 @@ TYPE_CHECKING = False  # `typing` itself costs the client's cold start some mill
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 _WORDS = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
 
 
-def read_config(path: str) -> "dict[str, Any]":
+def read_config(path: str) -> "JsonObject":
     with open(path, "rb") as file:
         data = file.read(CONFIG_BYTES_MAX + 1)
     if len(data) > CONFIG_BYTES_MAX:
@@ -30,7 +32,7 @@ def read_config(path: str) -> "dict[str, Any]":
     return parse_config(data.decode("utf-8", "replace"), os.path.splitext(path)[1].lower())
 
 
-def parse_config(text: str, suffix: str = ".yaml") -> "dict[str, Any]":
+def parse_config(text: str, suffix: str = ".yaml") -> "JsonObject":
     """A mapping; anything else is not a config."""
     if suffix == ".toml":
         import tomllib
@@ -72,7 +74,7 @@ class _Builder:
     def __init__(self, yaml: "Any") -> None:
         self.yaml = yaml
         self.left = CONFIG_ITEMS_MAX
-        self.anchors: dict[str, Any] = {}
+        self.anchors: JsonObject = {}
 
     def build(self, text: str) -> "Any":
         events = iter(self.yaml.parse(text, Loader=self.yaml.SafeLoader))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 MASK_MARGIN_CHARS = 4096  # a secret that a cut would split is still seen whole
 _MORE = "…"
 _INT_MAX = 2**63 - 1
@@ -91,7 +93,7 @@ class _Work:
             return self.text(summary)
         return self._container(value, depth)
 
-    def _container(self, value: "Any", depth: int) -> "Any":
+    def _container(self, value: object, depth: int) -> "Any":
         if (
             hasattr(value, "item")
             and not hasattr(value, "keys")
@@ -115,8 +117,8 @@ class _Work:
         finally:
             self.inside.discard(id(value))
 
-    def _mapping(self, pairs: "Iterator[tuple[object, Any]]", depth: int) -> dict[str, "Any"]:
-        found: dict[str, Any] = {}
+    def _mapping(self, pairs: "Iterator[tuple[object, Any]]", depth: int) -> JsonObject:
+        found: JsonObject = {}
         try:
             for key, value in pairs:
                 if self.is_spent():

@@ -19,6 +19,8 @@ TYPE_CHECKING = False  # `typing` itself costs the client's cold start some mill
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 ANSWER_S = 60.0
 
 
@@ -47,7 +49,7 @@ def data(path: "str | os.PathLike[str]", name: "str | None" = None) -> None:
         )
 
 
-def fingerprint(top: str) -> "dict[str, Any]":
+def fingerprint(top: str) -> "JsonObject":
     """`{digest method files bytes whole}`; `whole`: everything below was looked at. Raises OSError."""
     status = os.stat(top)
     if not os.path.isdir(top):
@@ -80,7 +82,7 @@ def _sha256(path: str) -> str:
     return hasher.hexdigest()
 
 
-def _folder(top: str) -> "dict[str, Any]":
+def _folder(top: str) -> "JsonObject":
     hasher, files, size, whole = hashlib.sha256(), 0, 0, True
     until_s = time.monotonic() + DATA_S_MAX
     for folder, folders, names in os.walk(top):
@@ -191,7 +193,7 @@ def _quoted(text: str) -> str:
     return quote(text, safe=":")
 
 
-def _fetch(server: _Server, version: str, entry: "dict[str, Any]", path: str) -> None:
+def _fetch(server: _Server, version: str, entry: "JsonObject", path: str) -> None:
     has_size = os.path.isfile(path) and os.path.getsize(path) == entry["size"]
     if has_size and _sha256(path) == entry["digest"]:
         return

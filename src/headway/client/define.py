@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.client.run import Run
+    from headway.model.json_types import JsonObject
 
 GOALS = {"min": "min", "max": "max", "minimize": "min", "maximize": "max"}
 
@@ -73,7 +74,7 @@ class Summary(MutableMapping[str, "Any"]):
 
     def __init__(self, get_run: "Any") -> None:
         self._get_run = get_run
-        self._values: dict[str, Any] = {}
+        self._values: JsonObject = {}
 
     def __getitem__(self, key: str) -> "Any":
         return self._values[key]
@@ -95,19 +96,19 @@ class Summary(MutableMapping[str, "Any"]):
         return f"headway.summary({self._values!r})"
 
     def update(self, *args: "Any", **values: "Any") -> None:
-        changed: dict[str, Any] = {}
+        changed: JsonObject = {}
         for arg in args:
             changed.update(arg)
         changed.update(values)
         self._values.update(changed)
         self._tell(changed)
 
-    def _tell(self, changed: "dict[str, Any]") -> None:
+    def _tell(self, changed: "JsonObject") -> None:
         run = self._get_run()
         try:
             from headway.client.config_plain import plain
 
-            told: dict[str, Any] = {}
+            told: JsonObject = {}
             for key, value in list(changed.items())[:SUMMARY_VALUES_MAX]:
                 told[clean_name(str(key))] = plain(value, run.masker())[0]
             run.fact("summary", values=told)

@@ -19,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Any
+
+    from headway.model.json_types import JsonObject
 
     Mask = Callable[[str], str]
 
@@ -28,7 +29,7 @@ FRAMES_MAX = 5000  # of a walk along a traceback
 
 def describe(
     where: str, error: BaseException, tb: "TracebackType | None", thread: str | None, mask: "Mask"
-) -> "dict[str, Any]":
+) -> "JsonObject":
     """The fields of an `exception` fact. Never raises: an exception of somebody else's making may
     not even print.
     """

@@ -6,12 +6,11 @@ from headway.client.interrupt import raise_if_signal
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
-    from typing import Any
 
     from headway.client.config import Config
     from headway.client.run import Run as ProcessRun
+    from headway.model.json_types import JsonMapping
 
 _ID_WAIT_S = 5.0  # for the server's answer, when somebody asks for the id
 
@@ -45,9 +44,9 @@ class Run:
 
     def log(
         self,
-        values: "Mapping[str, Any]",
+        values: "JsonMapping",
         step: "int | None" = None,
-        tags: "Mapping[str, Any] | None" = None,
+        tags: "JsonMapping | None" = None,
     ) -> None:
         """As `hw.log`."""
         if self._is_current():

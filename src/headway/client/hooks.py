@@ -179,7 +179,7 @@ def _watch_exit() -> None:
     if quitter.__name__ == "Quitter":  # of the site module: exit() and quit()
         call: Any = quitter.__call__
 
-        def quit_(self: object, code: "Any" = None) -> "Any":
+        def quit_(self: object, code: object = None) -> "Any":
             _ask_exit(code)
             return call(self, code)
 

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from logging import LogRecord
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
     Mask = Callable[[str], str]
 
 DRAWN_CHARS_MAX = 4 * LOG_TEXT_CHARS_MAX  # of one object; masked whole, then cut
 CELL_DRAWN_CHARS_MAX = 4096  # of one cell in a drawing
 _MORE = "… more is not drawn"
-_kinds: "dict[str, Any]" = {}  # of consoles: made with the first drawing
+_kinds: "JsonObject" = {}  # of consoles: made with the first drawing
 
 
 class _Spent(Exception):
@@ -77,7 +79,7 @@ def _formatted(msg: object, args: "Any") -> str:
     return msg % tuple(_argument(value) for value in args)
 
 
-def _argument(value: "Any") -> "Any":
+def _argument(value: object) -> "Any":
     if type(value) in (str, int, float, bool):
         return value
     if is_drawing(value):
@@ -85,7 +87,7 @@ def _argument(value: "Any") -> "Any":
     return Shown(shown(value)) if _is_large(value) else value
 
 
-def joined(msg: object, args: "Any") -> str:
+def joined(msg: object, args: object) -> str:
     """Several values in one call: `logging.info("a", "b", table)`. Drawings start on a line of
     their own.
     """
@@ -102,7 +104,7 @@ def joined(msg: object, args: "Any") -> str:
     return "".join(parts)
 
 
-def shown(value: "Any") -> str:
+def shown(value: object) -> str:
     """One value as text."""
     try:
         if type(value) is str:
@@ -204,7 +206,7 @@ def _check(console: "Any") -> None:
         raise _Spent
 
 
-def draw(value: "Any", console: "Any" = None) -> str:
+def draw(value: object, console: object = None) -> str:
     """As it would look on a terminal without colours."""
     console = console or _console()
     try:
@@ -244,7 +246,7 @@ def _listed(table: "Any", console: "Any") -> str:
     return "\n".join([*title, *lines]) + _rows_left(table)
 
 
-def _is_table(value: "Any") -> bool:
+def _is_table(value: object) -> bool:
     table: Any = sys.modules.get("rich.table")
     return table is not None and isinstance(value, table.Table)
 
@@ -274,7 +276,7 @@ def _shorter(cell: "Any") -> "Any":
     return cell[:CELL_DRAWN_CHARS_MAX] if is_long else cell
 
 
-def cells_of(record: "LogRecord", mask: "Mask") -> "dict[str, Any] | None":
+def cells_of(record: "LogRecord", mask: "Mask") -> "JsonObject | None":
     """The first table of a record as `{columns, rows}`, for views that lay it out themselves. Never
     raises.
     """
@@ -290,7 +292,7 @@ def cells_of(record: "LogRecord", mask: "Mask") -> "dict[str, Any] | None":
         return None
 
 
-def _cells(table: "Any", console: "Any", mask: "Mask") -> "dict[str, Any]":
+def _cells(table: "Any", console: "Any", mask: "Mask") -> "JsonObject":
     columns = table.columns[:LOG_TABLE_COLUMNS_MAX]
     cells = [
         [_bounded_cell(console, cell, mask) for cell in islice(column.cells, LOG_TABLE_ROWS_MAX)]
@@ -314,6 +316,6 @@ def _cell(console: "Any", cell: "Any") -> str:
         return f"<{type_name(cell)} that cannot be shown: {type(error).__name__}>"
 
 
-def _bounded_cell(console: "Any", cell: "Any", mask: "Mask") -> str:
+def _bounded_cell(console: object, cell: object, mask: "Mask") -> str:
     masked = mask(_cell(console, cell))
     return masked if len(masked) <= LOG_CELL_CHARS_MAX else masked[: LOG_CELL_CHARS_MAX - 1] + "…"

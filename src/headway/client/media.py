@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 _MIME_BY_SUFFIX = {
     ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
     ".bmp": "image/bmp", ".svg": "image/svg+xml", ".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg",
@@ -38,7 +40,9 @@ class Media:
 
     kind = "file"
 
-    def __init__(self, data: bytes, mime: str, caption: "str | None" = None, **meta: "Any") -> None:
+    def __init__(
+        self, data: bytes, mime: str, caption: "str | None" = None, **meta: object
+    ) -> None:
         self.data, self.mime = data, mime
         self.meta = {name: value for name, value in meta.items() if value is not None}
         if caption is not None:
@@ -51,7 +55,7 @@ class Image(Media):
 
     kind = "image"
 
-    def __init__(self, data: "Any", caption: "str | None" = None) -> None:
+    def __init__(self, data: object, caption: "str | None" = None) -> None:
         content, mime, meta = _image(data)
         super().__init__(content, mime, caption, **meta)
 
@@ -62,7 +66,7 @@ class Audio(Media):
     kind = "audio"
 
     def __init__(
-        self, data: "Any", sample_rate: int = 16_000, caption: "str | None" = None
+        self, data: object, sample_rate: int = 16_000, caption: "str | None" = None
     ) -> None:
         if isinstance(data, (str, os.PathLike, bytes, bytearray)):
             content, mime = _file(data, "audio/wav")
@@ -77,7 +81,7 @@ class Video(Media):
 
     kind = "video"
 
-    def __init__(self, data: "Any", fps: int = 4, caption: "str | None" = None) -> None:
+    def __init__(self, data: object, fps: int = 4, caption: "str | None" = None) -> None:
         if isinstance(data, (str, os.PathLike, bytes, bytearray)):
             content, mime = _file(data, "video/mp4")
         else:
@@ -92,7 +96,7 @@ class Histogram(Media):
 
     def __init__(
         self,
-        values: "Any" = None,
+        values: object = None,
         bins: int = HISTOGRAM_BINS,
         *,
         counts: "Iterable[float] | None" = None,
@@ -144,7 +148,7 @@ class Html(Media):
 
     kind = "html"
 
-    def __init__(self, data: "Any", caption: "str | None" = None) -> None:
+    def __init__(self, data: object, caption: "str | None" = None) -> None:
         if hasattr(data, "read"):
             data = data.read()
         text = (
@@ -175,13 +179,13 @@ class File(Media):
     kind = "file"
 
     def __init__(
-        self, data: "Any", mime: str = "application/octet-stream", caption: "str | None" = None
+        self, data: object, mime: str = "application/octet-stream", caption: "str | None" = None
     ) -> None:
         content, found = _file(data, mime)
         super().__init__(content, found, caption)
 
 
-def as_media(value: "Any") -> "Media | None":
+def as_media(value: object) -> "Media | None":
     """What a value of somebody else's library is to look at; None where it is nothing of the kind."""
     if isinstance(value, Media):
         return value
@@ -205,7 +209,7 @@ def as_media(value: "Any") -> "Media | None":
     return None
 
 
-def _figure_of(value: "Any") -> "Media | None":
+def _figure_of(value: object) -> "Media | None":
     if hasattr(value, "savefig") or hasattr(value, "to_json"):
         return Figure(value)
     figure = getattr(value, "figure", None)  # axes, or what a plot call has returned
@@ -239,7 +243,7 @@ def _bounded(data: bytes) -> bytes:
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def _image(data: "Any") -> "tuple[bytes, str, dict[str, Any]]":
+def _image(data: "Any") -> "tuple[bytes, str, JsonObject]":
     if isinstance(data, (str, os.PathLike, bytes, bytearray)):
         content, mime = _file(data, "image/png")
         return content, mime, {}
@@ -338,11 +342,11 @@ def _png_head(pixels: "Any") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head)
 
 
-def _png(pixels: "Any") -> bytes:
+def _png(pixels: object) -> bytes:
     return _png_head(pixels) + _chunk(b"IDAT", _rows(pixels)) + _chunk(b"IEND", b"")
 
 
-def _animation(data: "Any", fps: int) -> bytes:
+def _animation(data: object, fps: int) -> bytes:
     array = _array(data)
     while array.ndim == 5 and array.shape[0] >= 1:
         array = array[0]
@@ -370,7 +374,7 @@ def _animation(data: "Any", fps: int) -> bytes:
 # -- audio, histograms, tables -----------------------------------------------------------------------------------------
 
 
-def _wav(data: "Any", rate: int) -> bytes:
+def _wav(data: object, rate: int) -> bytes:
     if isinstance(data, (list, tuple)):
         samples = [max(-1.0, min(1.0, float(value))) for value in data]
         content, channels = (
@@ -397,7 +401,7 @@ def _wav(data: "Any", rate: int) -> bytes:
     return _bounded(b"RIFF" + struct.pack("<I", len(body)) + body)
 
 
-def _flat(values: "Any") -> "Sequence[float]":
+def _flat(values: object) -> "Sequence[float]":
     if hasattr(values, "detach"):
         values = values.detach().cpu().float()
     if hasattr(values, "flatten"):
@@ -410,7 +414,7 @@ def _flat(values: "Any") -> "Sequence[float]":
     return found
 
 
-def _histogram(values: "Any", bins: int) -> "tuple[list[float], list[float]]":
+def _histogram(values: object, bins: int) -> "tuple[list[float], list[float]]":
     numbers = [value for value in _flat(values) if value - value == 0.0]  # finite ones
     bins = max(1, min(int(bins), HISTOGRAM_BINS_MAX))
     if not numbers:
@@ -433,7 +437,7 @@ def _frame(frame: "Any") -> "tuple[list[str], list[list[Any]]]":
     return names, [list(row) for row in head.itertuples(index=False)]
 
 
-def _cell(value: "Any") -> "Any":
+def _cell(value: object) -> "Any":
     if value is None or isinstance(value, bool):
         return value
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:

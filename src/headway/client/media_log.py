@@ -20,9 +20,8 @@ from headway.wire.frame import encode_json
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from typing import Any
-
     from headway.client.run import Run
+    from headway.model.json_types import JsonObject
     from headway.spool.writer import StreamWriter
 
 
@@ -58,7 +57,7 @@ class MediaLog:
         pieces = [
             data[at : at + MEDIA_PIECE_BYTES] for at in range(0, len(data), MEDIA_PIECE_BYTES)
         ] or [b""]
-        fact: dict[str, Any] = {
+        fact: JsonObject = {
             "type": "media", "time_ns": time.time_ns(), "key": key, "name": name, "step": step, "kind": media.kind,
             "mime": media.mime, "size": len(data), "pieces": len(pieces), "meta": media.meta,
         }  # fmt: skip

@@ -35,11 +35,12 @@ from headway.spool.writer import MetricSegment, NoSegment
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from headway.client.media_log import MediaLog
     from headway.client.run import Run
+    from headway.model.json_types import JsonMapping
 
     Log = Callable[..., None]
 
@@ -57,9 +58,9 @@ def make_log(metrics: "Metrics") -> "Log":
     slow, time_ns = metrics.log_slow, time.time_ns
 
     def log(
-        values: "Mapping[str, Any]",
+        values: "JsonMapping",
         step: "int | None" = None,
-        tags: "Mapping[str, Any] | None" = None,
+        tags: "JsonMapping | None" = None,
     ) -> None:
         """Log numbers by name, at a step: `hw.log({"loss": 0.4, "lr": 1e-3}, step=i)`.
 
@@ -237,7 +238,7 @@ class Metrics:
             raise_if_signal(error)
             self._drop(left, f"{type(error).__name__} in headway")
 
-    def tagged(self, values: "Any", tags: "Any") -> "Any":
+    def tagged(self, values: object, tags: object) -> "Any":
         """The same values under names that have the tags in them: `loss{split=val}`. Never raises."""
         try:
             if not tags:
@@ -260,7 +261,7 @@ class Metrics:
             self.media = MediaLog(self.run)
         self.media.write(name, media, step)
 
-    def _step(self, step: "Any") -> int:
+    def _step(self, step: object) -> int:
         if step is None:
             self.top = number = int(self.top) + 1
             return number
@@ -412,7 +413,7 @@ class Metrics:
             segment.close()
 
     def look(
-        self, segment: MetricSegment, now_ns: int, values: "Mapping[str, Any] | None" = None
+        self, segment: MetricSegment, now_ns: int, values: "JsonMapping | None" = None
     ) -> None:
         """Once a second, and after every so many bytes: is the file still there, is it full? Never
         raises.

@@ -22,6 +22,8 @@ TYPE_CHECKING = False  # `typing` itself costs the client's cold start some mill
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 _TAG_SYNTAX = frozenset('{},="\\')
 EXACT_INT_MAX = 2**53  # beyond it a float cannot hold every integer
 
@@ -37,7 +39,7 @@ class Call:
 
     def __init__(self) -> None:
         self.points: dict[str, float] = {}
-        self.media: list[tuple[str, Any]] = []  # images, tables and the like
+        self.media: list[tuple[str, object]] = []  # images, tables and the like
         self.seen = 0
         self.refused = 0  # values that are not among the points
         self.notes: list[tuple[str, str]] = []  # (what to say only once, the text)
@@ -111,7 +113,7 @@ def _take_one(call: Call, prefix: str, key: object, value: object, depth: int) -
     call.points[name] = number
 
 
-def tag_suffix(tags: "Any") -> str:
+def tag_suffix(tags: object) -> str:
     """`{split=val}`: tags in the order of their names, so that equal ones make the same series. Refused: why not."""
     if not hasattr(tags, "items"):
         raise Refused(f"tags are a dictionary, not {type_name(tags)}")
@@ -129,9 +131,9 @@ def clean_tag(word: object) -> str:
     return text[:SERIES_TAG_CHARS_MAX] or "_"
 
 
-def flat(values: "Any", prefix: str = "", depth: int = 1) -> "dict[str, Any]":
+def flat(values: "Any", prefix: str = "", depth: int = 1) -> "JsonObject":
     """Nested dictionaries as one; for names that get tags behind them."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for key in list(values.keys()):
         value = values[key]
         if isinstance(value, dict) and depth < LOG_DEPTH_MAX:

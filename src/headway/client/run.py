@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from headway.client.attach import Attachment
+    from headway.model.json_types import JsonObject
 
     class Part(Protocol):
         """Something of a process that has a file or counts of its own: progress, log records,
@@ -102,13 +103,13 @@ class Run:
         self._rand = ""
         self._starting = False
         self._trouble = OSError("not started")  # why the last start failed
-        self._unsaid: list[dict[str, Any]] = []
+        self._unsaid: list[JsonObject] = []
         self._lost_facts = 0
         self._noted: set[str] = set()
         self._exceptions = 0
         self._configs = 0
         self._config_data: Any = None  # as told last
-        self._arguments: dict[str, Any] = {}  # of the program, as it has parsed them
+        self._arguments: JsonObject = {}  # of the program, as it has parsed them
         self._config_is_new = False
         self._config_next_s = 0.0
 
@@ -207,7 +208,7 @@ class Run:
             self.files.mkdir(os.path.dirname(task_dir), 0o700)
             self.files.mkdir(task_dir, 0o700)
 
-    def _hello(self) -> "dict[str, Any]":
+    def _hello(self) -> "JsonObject":
         from headway.wire.redact import mask_argv
 
         place = self.place
@@ -261,7 +262,7 @@ class Run:
 
     # -- facts
 
-    def fact(self, kind: str, **fields: "Any") -> bool:
+    def fact(self, kind: str, **fields: object) -> bool:
         """Write a fact, now or when it becomes possible. True when nothing is left waiting. Never
         raises.
         """
@@ -481,7 +482,7 @@ class Run:
         if self._configs <= CONFIG_WRITES_MAX or time.monotonic() >= self._config_next_s:
             self.tell_config()
 
-    def note_arguments(self, values: "dict[str, Any]", rest: "list[str]") -> None:
+    def note_arguments(self, values: "JsonObject", rest: "list[str]") -> None:
         """What the program has parsed and the words that it left over, until it tells a config of
         its own. Parsed in two rounds, both count.
         """
@@ -657,7 +658,7 @@ class _Opening:
             self._run.metrics.log_early()
 
 
-def _encode(fact: "dict[str, Any]") -> bytes:
+def _encode(fact: "JsonObject") -> bytes:
     frame = encode_json(FACT, fact)
     if len(frame) > FRAME_BYTES_MAX and "traceback" in fact:
         short = {key: fact[key][-TRACEBACK_SHORT_CHARS:] for key in ("traceback", "message")}

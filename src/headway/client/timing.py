@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from headway.client.run import Run
+    from headway.model.json_types import JsonObject
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,7 +69,7 @@ class Stat:
         finally:
             self.folding = False
 
-    def fields(self) -> "dict[str, Any]":
+    def fields(self) -> "JsonObject":
         deviation = sqrt(self.squares / (self.count - 1)) if self.count > 1 else 0.0
         return {
             "name": self.name, "count": self.count, "mean_s": self.mean, "std_s": deviation, "min_s": self.least,
@@ -194,14 +195,14 @@ class timed:
         if code is not None and code.co_flags & _COROUTINE:
 
             @wraps(function)
-            async def measured_later(*args: "Any", **options: "Any") -> "Any":
+            async def measured_later(*args: object, **options: object) -> "Any":
                 with timed(name):
                     return await function(*args, **options)
 
             return measured_later  # type: ignore[return-value]
 
         @wraps(function)
-        def measured(*args: "Any", **options: "Any") -> "Any":
+        def measured(*args: object, **options: object) -> "Any":
             with timed(name):
                 return function(*args, **options)
 

@@ -21,7 +21,7 @@ class Stand(Distribution):
     def read_text(self, filename: str) -> "str | None":
         return self._texts.get(filename)
 
-    def locate_file(self, path: "Any") -> "Any":
+    def locate_file(self, path: object) -> "Any":
         from pathlib import Path
 
         return Path(str(path))

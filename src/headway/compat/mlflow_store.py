@@ -30,8 +30,8 @@ class HeadwayStore(_FileStore):  # type: ignore[misc]
         self,
         store_uri: "str | None" = None,
         artifact_uri: "str | None" = None,
-        *_: "Any",
-        **__: "Any",
+        *_: object,
+        **__: object,
     ) -> None:
         place = folder()
         os.makedirs(
@@ -40,7 +40,7 @@ class HeadwayStore(_FileStore):  # type: ignore[misc]
         super().__init__(place, f"file://{os.path.abspath(place)}")
         self._runs: list[str] = []  # in the order in which this process met them
 
-    def create_run(self, *args: "Any", **options: "Any") -> "Any":
+    def create_run(self, *args: object, **options: object) -> "Any":
         run = super().create_run(*args, **options)
         _safely(self._meet, run.info)
         return run
@@ -104,7 +104,7 @@ class HeadwayStore(_FileStore):  # type: ignore[misc]
         api.init(tags=[f"{tag.key}={tag.value}"])
 
     def update_run_info(
-        self, run_id: str, run_status: "Any", *args: "Any", **options: "Any"
+        self, run_id: str, run_status: object, *args: object, **options: object
     ) -> "Any":
         found = super().update_run_info(run_id, run_status, *args, **options)
         _safely(self._keep_artifacts, run_id)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 __version__ = "0.22.2"  # the interface that is answered; libraries ask for a least version
 __all__ = [
     "AlertLevel",
@@ -102,7 +104,7 @@ class AlertLevel(Enum):
 class Settings:
     """Takes everything; what is asked for and was not given is None."""
 
-    def __init__(self, *_: "Any", **values: "Any") -> None:
+    def __init__(self, *_: object, **values: object) -> None:
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> "Any":
@@ -110,12 +112,12 @@ class Settings:
             raise AttributeError(name)
         return None
 
-    def update(self, *_: "Any", **values: "Any") -> None:
+    def update(self, *_: object, **values: object) -> None:
         self.__dict__.update(values)
 
 
 class Api:
-    def __init__(self, *_: "Any", **__: "Any") -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         raise cannot_read("wandb.Api()")
 
 
@@ -177,7 +179,7 @@ def init(
     return made
 
 
-def _describe(told: "dict[str, Any]") -> None:
+def _describe(told: "JsonObject") -> None:
     """Name, project and the like: of a job of its own for plain `python`, else beside what the command line says."""
     from headway.client import api
 
@@ -231,16 +233,16 @@ def _need(call: str) -> Run:
 
 
 def log(
-    data: "dict[str, Any] | None" = None,
+    data: "JsonObject | None" = None,
     step: "int | None" = None,
     commit: "bool | None" = None,
-    sync: "Any" = None,
+    sync: object = None,
 ) -> None:
     _need("wandb.log()").log(data, step, commit)
 
 
 def _of_run(name: str) -> "Callable[..., Any]":
-    def call(*args: "Any", **options: "Any") -> "Any":
+    def call(*args: object, **options: object) -> "Any":
         return getattr(_need(f"wandb.{name}()"), name)(*args, **options)
 
     call.__name__ = call.__qualname__ = name
@@ -262,11 +264,11 @@ def save(*args: "Any", **options: "Any") -> "Any":
     return run.save(*args, **options) if run is not None else []
 
 
-def watch(*args: "Any", **options: "Any") -> "Any":
+def watch(*args: object, **options: object) -> "Any":
     return _need("wandb.watch()").watch(*args, **options)
 
 
-def unwatch(*_: "Any", **__: "Any") -> None:
+def unwatch(*_: object, **__: object) -> None:
     return None
 
 
@@ -275,11 +277,11 @@ def finish(exit_code: "int | None" = None, quiet: "bool | None" = None) -> None:
         run.finish(exit_code, quiet)
 
 
-def login(*_: "Any", **__: "Any") -> bool:
+def login(*_: object, **__: object) -> bool:
     return True
 
 
-def setup(*_: "Any", **__: "Any") -> Nothing:
+def setup(*_: object, **__: object) -> Nothing:
     return Nothing()
 
 
@@ -290,18 +292,18 @@ def teardown(exit_code: "int | None" = None) -> None:
 join = finish
 
 
-def require(*_: "Any", **__: "Any") -> None:
+def require(*_: object, **__: object) -> None:
     return None
 
 
 ensure_configured = require
 
 
-def controller(*_: "Any", **__: "Any") -> "Any":
+def controller(*_: object, **__: object) -> "Any":
     raise cannot_read("wandb.controller()")
 
 
-def termlog(text: str = "", *_: "Any", **__: "Any") -> None:
+def termlog(text: str = "", *_: object, **__: object) -> None:
     sys.stderr.write(f"wandb: {text}\n")
 
 

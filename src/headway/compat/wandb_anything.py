@@ -21,7 +21,7 @@ class Nothing:
             raise AttributeError(name)
         return Nothing()
 
-    def __call__(self, *args: "Any", **_: "Any") -> "Any":
+    def __call__(self, *args: object, **_: object) -> "Any":
         # a decorator hands back what it was given
         return args[0] if len(args) == 1 and callable(args[0]) else Nothing()
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO, Any
 
+    from headway.model.json_types import JsonObject
+
 
 class ArtifactManifestEntry:
     def __init__(self, path: str, local_path: str) -> None:
@@ -26,11 +28,11 @@ class Artifact:
         name: str,
         type: str = "file",
         description: "str | None" = None,
-        metadata: "dict[str, Any] | None" = None,
-        **_: "Any",
+        metadata: "JsonObject | None" = None,
+        **_: object,
     ) -> None:
         self.name, self.type, self.description = str(name), str(type), description
-        self.metadata: dict[str, Any] = dict(metadata or {})
+        self.metadata: JsonObject = dict(metadata or {})
         self.aliases: list[str] = []
         self.tags: list[str] = []
         self.ttl: Any = None
@@ -63,11 +65,11 @@ class Artifact:
                     path
                 )
 
-    def add_reference(self, uri: "Any", name: "str | None" = None, **_: "Any") -> "list[Any]":
+    def add_reference(self, uri: object, name: "str | None" = None, **_: object) -> "list[Any]":
         self._references.append(str(uri))
         return []
 
-    def add(self, obj: "Any", name: str, **_: "Any") -> "Any":
+    def add(self, obj: object, name: str, **_: object) -> "Any":
         """Something to look at, as a file: the bytes that `wandb.log` would keep of it."""
         found = obj._headway_media() if isinstance(obj, WBValue) else None
         if found is not None:
@@ -83,7 +85,7 @@ class Artifact:
         self._entries[name] = path
         return open(path, mode, encoding=encoding if "b" in mode else encoding or "utf-8")
 
-    def remove(self, item: "Any") -> None:
+    def remove(self, item: object) -> None:
         self._entries.pop(str(getattr(item, "path", item)), None)
 
     # -- as wandb has it ----
@@ -116,21 +118,21 @@ class Artifact:
     def files(self) -> "Iterator[str]":
         return iter(self._entries)
 
-    def wait(self, timeout: "Any" = None) -> "Artifact":
+    def wait(self, timeout: object = None) -> "Artifact":
         """It is safe in the spool already."""
         return self
 
-    def save(self, **_: "Any") -> None:
+    def save(self, **_: object) -> None:
         from headway.compat import wandb
 
         wandb.log_artifact(self)
 
     finalize = is_draft = lambda self, *_, **__: None
 
-    def link(self, target_path: str, aliases: "Any" = None) -> None:
+    def link(self, target_path: str, aliases: object = None) -> None:
         return None
 
-    def download(self, *_: "Any", **__: "Any") -> str:
+    def download(self, *_: object, **__: object) -> str:
         raise cannot_read("Artifact.download()")
 
     checkout = verify = get_path = get_entry = get = file = logged_by = used_by = download

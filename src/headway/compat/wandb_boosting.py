@@ -28,7 +28,7 @@ def _run() -> "Any":
 class WandbCallback(_Base):  # type: ignore[misc]
     """For xgboost (`callbacks=[WandbCallback()]`) and catboost."""
 
-    def __init__(self, *_: "Any", **options: "Any") -> None:
+    def __init__(self, *_: object, **options: object) -> None:
         super().__init__()
         self.options = options
 
@@ -51,7 +51,7 @@ class WandbCallback(_Base):  # type: ignore[misc]
         _run().log(values, step=int(info.iteration))
         return True
 
-    def after_training(self, model: "Any") -> "Any":
+    def after_training(self, model: object) -> "Any":
         for name in ("best_score", "best_iteration"):
             value = getattr(model, name, None)
             if value is not None:
@@ -76,7 +76,7 @@ def wandb_callback(*_: "Any", **__: "Any") -> "Any":
     return callback
 
 
-def log_summary(model: "Any", *_: "Any", **__: "Any") -> None:
+def log_summary(model: object, *_: object, **__: object) -> None:
     for name in ("best_iteration", "best_score"):
         value = getattr(model, name, None)
         if value is not None:

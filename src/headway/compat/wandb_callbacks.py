@@ -7,6 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 
 def _base() -> "Any":
     for name in ("tensorflow.keras.callbacks", "keras.callbacks", "tf_keras.callbacks"):
@@ -38,7 +40,7 @@ class WandbMetricsLogger(_Base):  # type: ignore[misc]
     """Loss and metrics of each epoch, and of each `log_freq` batches, over `epoch/epoch` and `batch/batch_step`."""
 
     def __init__(
-        self, log_freq: "Any" = "epoch", initial_global_step: int = 0, *_: "Any", **__: "Any"
+        self, log_freq: object = "epoch", initial_global_step: int = 0, *_: object, **__: object
     ) -> None:
         super().__init__()
         self.log_freq = 1 if log_freq == "batch" else log_freq
@@ -50,14 +52,14 @@ class WandbMetricsLogger(_Base):  # type: ignore[misc]
             run.define_metric("batch/batch_step")
             run.define_metric("batch/*", step_metric="batch/batch_step")
 
-    def on_epoch_end(self, epoch: int, logs: "dict[str, Any] | None" = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: "JsonObject | None" = None) -> None:
         values = {f"epoch/{name}": value for name, value in (logs or {}).items()}
         rate = _rate(self)
         if rate is not None:
             values["epoch/learning_rate"] = rate
         _run().log({**values, "epoch/epoch": epoch})
 
-    def on_train_batch_end(self, batch: int, logs: "dict[str, Any] | None" = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: "JsonObject | None" = None) -> None:
         self.global_step += 1
         if isinstance(self.log_freq, int) and batch % self.log_freq == 0:
             values = {f"batch/{name}": value for name, value in (logs or {}).items()}
@@ -69,13 +71,13 @@ class WandbCallback(_Base):  # type: ignore[misc]
     """The older one: all values of an epoch under their own names, and the best one in the summary."""
 
     def __init__(
-        self, monitor: str = "val_loss", save_model: bool = False, **options: "Any"
+        self, monitor: str = "val_loss", save_model: bool = False, **options: object
     ) -> None:
         super().__init__()
         self.monitor, self.save_model, self.options = monitor, save_model, options
         self.best: float | None = None
 
-    def on_epoch_end(self, epoch: int, logs: "dict[str, Any] | None" = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: "JsonObject | None" = None) -> None:
         run, values = _run(), dict(logs or {})
         run.log({"epoch": epoch, **values})
         value = values.get(self.monitor)
@@ -103,7 +105,7 @@ class WandbModelCheckpoint(_Base):  # type: ignore[misc]
         self.save_weights_only, self.mode = save_weights_only, mode
         self.best: float | None = None
 
-    def on_epoch_end(self, epoch: int, logs: "dict[str, Any] | None" = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: "JsonObject | None" = None) -> None:
         values = dict(logs or {})
         value = values.get(self.monitor)
         if self.save_best_only and value is not None:
@@ -134,41 +136,41 @@ class WandbEvalCallback(_Base):  # type: ignore[misc]
             list(pred_table_columns),
         )
 
-    def on_train_begin(self, logs: "Any" = None) -> None:
+    def on_train_begin(self, logs: object = None) -> None:
         self.init_data_table(self.data_table_columns)
         self.add_ground_truth(logs)
         _run().log({"val_data": self.data_table})
         self.data_table_ref = self.data_table
 
-    def on_epoch_end(self, epoch: int, logs: "Any" = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: object = None) -> None:
         self.init_pred_table(self.pred_table_columns)
         self.add_model_predictions(epoch, logs)
         self.log_pred_table()
 
-    def init_data_table(self, column_names: "Any") -> None:
+    def init_data_table(self, column_names: object) -> None:
         from headway.compat.wandb_types import Table
 
         self.data_table = Table(columns=column_names, allow_mixed_types=True)
 
-    def init_pred_table(self, column_names: "Any") -> None:
+    def init_pred_table(self, column_names: object) -> None:
         from headway.compat.wandb_types import Table
 
         self.pred_table = Table(columns=column_names)
 
-    def log_data_table(self, *_: "Any", **__: "Any") -> None:
+    def log_data_table(self, *_: object, **__: object) -> None:
         return None
 
-    def log_pred_table(self, *_: "Any", **__: "Any") -> None:
+    def log_pred_table(self, *_: object, **__: object) -> None:
         _run().log({"predictions": self.pred_table})
 
-    def add_ground_truth(self, logs: "Any" = None) -> None:
+    def add_ground_truth(self, logs: object = None) -> None:
         return None
 
-    def add_model_predictions(self, epoch: int, logs: "Any" = None) -> None:
+    def add_model_predictions(self, epoch: int, logs: object = None) -> None:
         return None
 
 
-def _rate(callback: "Any") -> "float | None":
+def _rate(callback: object) -> "float | None":
     optimizer = getattr(getattr(callback, "model", None), "optimizer", None)
     rate = getattr(optimizer, "learning_rate", None)
     try:

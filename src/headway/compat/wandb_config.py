@@ -7,11 +7,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 
 class Config:
     """Every change is told at once. What a sweep has set wins over what the script says."""
 
-    def __init__(self, tell: "Callable[[dict[str, Any]], None]") -> None:
+    def __init__(self, tell: "Callable[[JsonObject], None]") -> None:
         object.__setattr__(self, "_items", {})
         object.__setattr__(self, "_fixed", {})
         object.__setattr__(self, "_tell", tell)
@@ -41,7 +43,7 @@ class Config:
     def __repr__(self) -> str:
         return repr(self._items)
 
-    def get(self, name: str, default: "Any" = None) -> "Any":
+    def get(self, name: str, default: object = None) -> "Any":
         return self._items.get(name, default)
 
     def keys(self) -> "Any":
@@ -53,15 +55,15 @@ class Config:
     def items(self) -> "Any":
         return self._items.items()
 
-    def as_dict(self) -> "dict[str, Any]":
+    def as_dict(self) -> "JsonObject":
         return dict(self._items)
 
     # -- writing ----
 
-    def __setattr__(self, name: str, value: "Any") -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self.update({name: value})
 
-    def __setitem__(self, name: str, value: "Any") -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self.update({name: value})
 
     def __delattr__(self, name: str) -> None:
@@ -72,7 +74,7 @@ class Config:
         self._tell(self._items)
 
     def update(
-        self, values: "Any" = None, allow_val_change: "bool | None" = None, **more: "Any"
+        self, values: object = None, allow_val_change: "bool | None" = None, **more: object
     ) -> None:
         self._items.update(parse_config(values))
         self._items.update(more)
@@ -80,17 +82,17 @@ class Config:
         self._tell(self._items)
 
     def update_locked(
-        self, values: "Any", user: "Any" = None, _allow_val_change: "Any" = None
+        self, values: object, user: object = None, _allow_val_change: object = None
     ) -> None:
         self._fixed.update(parse_config(values))
         self.update()
 
-    def setdefaults(self, values: "Any") -> None:
+    def setdefaults(self, values: object) -> None:
         for name, value in parse_config(values).items():
             self._items.setdefault(name, value)
         self._tell(self._items)
 
-    def setdefault(self, name: str, value: "Any" = None) -> "Any":
+    def setdefault(self, name: str, value: object = None) -> "Any":
         self.setdefaults({name: value})
         return self._items[name]
 
@@ -99,8 +101,8 @@ class Config:
 
 
 def parse_config(
-    values: "Any", include: "Iterable[str] | None" = None, exclude: "Iterable[str] | None" = None
-) -> "dict[str, Any]":
+    values: object, include: "Iterable[str] | None" = None, exclude: "Iterable[str] | None" = None
+) -> "JsonObject":
     """A dictionary, a namespace, absl flags, the path of a YAML file, or anything with fields."""
     found = _as_dict(values)
     if include:
@@ -112,7 +114,7 @@ def parse_config(
     return found
 
 
-def _as_dict(values: "Any") -> "dict[str, Any]":
+def _as_dict(values: object) -> "JsonObject":
     if values is None:
         return {}
     if isinstance(values, str | os.PathLike):
@@ -130,7 +132,7 @@ def _as_dict(values: "Any") -> "dict[str, Any]":
     return as_dict(values)
 
 
-def unwrap(value: "Any") -> "Any":
+def unwrap(value: object) -> "Any":
     """wandb's own files have `{desc: …, value: …}` in place of each value."""
     if isinstance(value, dict) and "value" in value and set(value) <= {"desc", "value"}:
         return value["value"]
@@ -140,11 +142,11 @@ def unwrap(value: "Any") -> "Any":
 class Summary:
     """`run.summary["acc"] = 0.9`, `run.summary.acc`, `run.summary.update({...})`; the last logged values are in it."""
 
-    def __init__(self, tell: "Callable[[dict[str, Any]], None]") -> None:
+    def __init__(self, tell: "Callable[[JsonObject], None]") -> None:
         object.__setattr__(self, "_items", {})
         object.__setattr__(self, "_tell", tell)
 
-    def _logged(self, values: "dict[str, Any]") -> None:
+    def _logged(self, values: "JsonObject") -> None:
         self._items.update(values)
 
     def __getattr__(self, name: str) -> "Any":
@@ -158,10 +160,10 @@ class Summary:
     def __getitem__(self, name: str) -> "Any":
         return self._items[name]
 
-    def __setitem__(self, name: str, value: "Any") -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self.update({name: value})
 
-    def __setattr__(self, name: str, value: "Any") -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
@@ -180,7 +182,7 @@ class Summary:
     def __repr__(self) -> str:
         return repr(self._items)
 
-    def get(self, name: str, default: "Any" = None) -> "Any":
+    def get(self, name: str, default: object = None) -> "Any":
         return self._items.get(name, default)
 
     def keys(self) -> "Any":
@@ -192,7 +194,7 @@ class Summary:
     def values(self) -> "Any":
         return self._items.values()
 
-    def _as_dict(self) -> "dict[str, Any]":
+    def _as_dict(self) -> "JsonObject":
         return dict(self._items)
 
     def update(self, values: "Any" = None, **more: "Any") -> None:

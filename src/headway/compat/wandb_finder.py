@@ -84,7 +84,7 @@ class _View(type(sys)):  # type: ignore[misc]
                 return inner  # a submodule that was imported
         return getattr(kept["_target"], name)
 
-    def __setattr__(self, name: str, value: "Any") -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name.startswith("__") or isinstance(value, type(sys)):
             super().__setattr__(name, value)
         else:
@@ -112,12 +112,14 @@ class _Unknown(type(sys)):  # type: ignore[misc]
 class Finder:
     """For sys.meta_path."""
 
-    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "ModuleSpec | None":
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> "ModuleSpec | None":
         if name != "wandb" and not name.startswith("wandb."):
             return None
         return ModuleSpec(name, Loader(name), origin="headway.compat.wandb", is_package=True)  # type: ignore[arg-type]
 
-    def find_distributions(self, context: "Any" = None) -> "Any":
+    def find_distributions(self, context: object = None) -> "Any":
         """For `importlib.metadata`: libraries look for the package before they import it."""
         if getattr(context, "name", None) != "wandb":
             return ()

@@ -13,7 +13,7 @@ class CustomChart(WBValue):
     """A chart: its table, and what it is."""
 
     def __init__(
-        self, kind: str, table: "Any", title: "str | None" = None, **fields: "Any"
+        self, kind: str, table: object, title: "str | None" = None, **fields: object
     ) -> None:
         self.kind, self.table, self.title, self.fields = kind, table, title, fields
 
@@ -41,27 +41,27 @@ def plot_table(
 
 
 def line(
-    table: "Any",
+    table: object,
     x: str,
     y: str,
     stroke: "str | None" = None,
     title: "str | None" = None,
-    **_: "Any",
+    **_: object,
 ) -> CustomChart:
     return CustomChart("line", table, title, x=x, y=y, stroke=stroke)
 
 
-def scatter(table: "Any", x: str, y: str, title: "str | None" = None, **_: "Any") -> CustomChart:
+def scatter(table: object, x: str, y: str, title: "str | None" = None, **_: object) -> CustomChart:
     return CustomChart("scatter", table, title, x=x, y=y)
 
 
 def bar(
-    table: "Any", label: str, value: str, title: "str | None" = None, **_: "Any"
+    table: object, label: str, value: str, title: "str | None" = None, **_: object
 ) -> CustomChart:
     return CustomChart("bar", table, title, x=label, y=value)
 
 
-def histogram(table: "Any", value: str, title: "str | None" = None, **_: "Any") -> CustomChart:
+def histogram(table: object, value: str, title: "str | None" = None, **_: object) -> CustomChart:
     return CustomChart("histogram", table, title, x=value)
 
 
@@ -126,12 +126,12 @@ def confusion_matrix(
 
 
 def roc_curve(
-    y_true: "Any" = None,
-    y_probas: "Any" = None,
-    labels: "Any" = None,
-    classes_to_plot: "Any" = None,
+    y_true: object = None,
+    y_probas: object = None,
+    labels: object = None,
+    classes_to_plot: object = None,
     title: "str | None" = None,
-    **_: "Any",
+    **_: object,
 ) -> CustomChart:
     rows = []
     for name, hits in _by_class(y_true, y_probas, labels, classes_to_plot):
@@ -147,12 +147,12 @@ def roc_curve(
 
 
 def pr_curve(
-    y_true: "Any" = None,
-    y_probas: "Any" = None,
-    labels: "Any" = None,
-    classes_to_plot: "Any" = None,
+    y_true: object = None,
+    y_probas: object = None,
+    labels: object = None,
+    classes_to_plot: object = None,
     title: "str | None" = None,
-    **_: "Any",
+    **_: object,
 ) -> CustomChart:
     rows = []
     for name, hits in _by_class(y_true, y_probas, labels, classes_to_plot):
@@ -207,5 +207,5 @@ class _Visualize(CustomChart):
     pass
 
 
-def visualize(id: str, value: "Any") -> CustomChart:
+def visualize(id: str, value: object) -> CustomChart:
     return _Visualize(id, value)

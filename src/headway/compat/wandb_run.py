@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ARRAY_MIN = 2  # elements from which an array is shown as a histogram
 
@@ -33,7 +35,7 @@ def generate_id(length: int = 8) -> str:
 class Metric:
     """What `define_metric` answers with."""
 
-    def __init__(self, name: str, step_metric: "str | None", summary: "Any", goal: "Any") -> None:
+    def __init__(self, name: str, step_metric: "str | None", summary: object, goal: object) -> None:
         self.name, self.step_metric, self.summary, self.goal = name, step_metric, summary, goal
         self.hidden, self.step_sync = None, None
 
@@ -45,7 +47,7 @@ class Run:
         self,
         number: int,
         *,
-        config: "dict[str, Any] | None" = None,
+        config: "JsonObject | None" = None,
         is_off: bool = False,
         on_finish: "Callable[[Run], None] | None" = None,
         **told: "Any",
@@ -155,10 +157,10 @@ class Run:
     def project_name(self) -> str:
         return self.project
 
-    def display(self, *_: "Any", **__: "Any") -> bool:
+    def display(self, *_: object, **__: object) -> bool:
         return False
 
-    def to_html(self, *_: "Any", **__: "Any") -> str:
+    def to_html(self, *_: object, **__: object) -> str:
         return f"<p>{self.url}</p>"
 
     def status(self) -> "Any":
@@ -168,7 +170,7 @@ class Run:
 
     def log(
         self,
-        data: "dict[str, Any] | None" = None,
+        data: "JsonObject | None" = None,
         step: "int | None" = None,
         commit: "bool | None" = None,
         sync: "bool | None" = None,
@@ -195,11 +197,11 @@ class Run:
         if commit or (commit is None and step is None):
             self._step += 1
 
-    def _write(self, data: "Any", step: int) -> None:
+    def _write(self, data: object, step: int) -> None:
         from headway.client import api
 
-        points: dict[str, Any] = {}
-        shown: list[tuple[str, Any]] = []
+        points: JsonObject = {}
+        shown: list[tuple[str, object]] = []
         self._sort("", data, points, shown)
         if points:
             api.log(points, step=step, tags=self._series_tags)
@@ -208,7 +210,7 @@ class Run:
             api.log({name: thing}, step=step, tags=self._series_tags)
 
     def _sort(
-        self, prefix: str, data: "Any", points: "dict[str, Any]", shown: "list[tuple[str, Any]]"
+        self, prefix: str, data: "Any", points: "JsonObject", shown: "list[tuple[str, object]]"
     ) -> None:
         """Numbers apart from what is to be looked at; nested dictionaries become `outer/inner`."""
         for key in list(data.keys()):
@@ -237,7 +239,7 @@ class Run:
             else:
                 points_or_media(name, value, points, shown)
 
-    def _sort_list(self, name: str, values: "Any", shown: "list[tuple[str, Any]]") -> None:
+    def _sort_list(self, name: str, values: "Any", shown: "list[tuple[str, object]]") -> None:
         things = [
             value
             for value in values
@@ -250,13 +252,13 @@ class Run:
 
         shown.append((name, media.Text(json.dumps(plain(list(values))[0]))))
 
-    def _tell(self, kind: str, **fields: "Any") -> None:
+    def _tell(self, kind: str, **fields: object) -> None:
         if not self.disabled:
             from headway.client.api import current_run
 
             current_run().fact(kind, **fields)
 
-    def _tell_config(self, items: "dict[str, Any]") -> None:
+    def _tell_config(self, items: "JsonObject") -> None:
         if self.disabled:
             return
         from headway.client import api
@@ -268,7 +270,7 @@ class Run:
         runs[self._name] = dict(items)
         api.config["runs"] = runs
 
-    def _tell_summary(self, changed: "dict[str, Any]") -> None:
+    def _tell_summary(self, changed: "JsonObject") -> None:
         if self.disabled:
             return
         from headway.client.define import summary
@@ -370,16 +372,16 @@ class Run:
     def log_model(self, path: "Any", name: "str | None" = None, aliases: "Any" = None) -> Artifact:
         return self.log_artifact(path, name or os.path.basename(os.fspath(path)), "model", aliases)
 
-    def log_code(self, root: "Any" = ".", *_: "Any", **__: "Any") -> None:
+    def log_code(self, root: object = ".", *_: object, **__: object) -> None:
         """Headway keeps the code of each job by itself."""
         return None
 
-    def link_artifact(self, *_: "Any", **__: "Any") -> None:
+    def link_artifact(self, *_: object, **__: object) -> None:
         return None
 
     link_model = link_artifact
 
-    def use_artifact(self, artifact_or_name: "Any", *_: "Any", **__: "Any") -> "Any":
+    def use_artifact(self, artifact_or_name: object, *_: object, **__: object) -> "Any":
         if isinstance(artifact_or_name, Artifact):
             return artifact_or_name  # one that this script has made
         raise cannot_read(f"use_artifact({str(artifact_or_name)!r})")
@@ -387,16 +389,16 @@ class Run:
     def use_model(self, name: str) -> "Any":
         raise cannot_read(f"use_model({name!r})")
 
-    def restore(self, name: str, *_: "Any", **__: "Any") -> "Any":
+    def restore(self, name: str, *_: object, **__: object) -> "Any":
         raise cannot_read(f"restore({name!r})")
 
     # -- the rest ----
 
-    def watch(self, *_: "Any", **__: "Any") -> None:
+    def watch(self, *_: object, **__: object) -> None:
         """Gradients and parameters are not kept; the calls cost nothing."""
         warn_once("watch", "wandb.watch: gradients and parameters are not recorded; metrics are")
 
-    def unwatch(self, *_: "Any", **__: "Any") -> None:
+    def unwatch(self, *_: object, **__: object) -> None:
         return None
 
     def mark_preempting(self) -> None:
@@ -445,7 +447,7 @@ class RunDisabled(Run):
 
 
 def points_or_media(
-    name: str, value: "Any", points: "dict[str, Any]", shown: "list[tuple[str, Any]]"
+    name: str, value: object, points: "JsonObject", shown: "list[tuple[str, object]]"
 ) -> None:
     if isinstance(value, WBValue) or media.as_media(value) is not None:
         shown.append((name, value))
@@ -453,7 +455,7 @@ def points_or_media(
         points[name] = value  # hw.log takes every scalar, and names what it refuses
 
 
-def _elements(value: "Any") -> int:
+def _elements(value: object) -> int:
     size = value.numel() if hasattr(value, "numel") else getattr(value, "size", 1)
     return size if isinstance(size, int) else 1
 

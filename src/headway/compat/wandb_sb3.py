@@ -20,7 +20,7 @@ _Base: "Any" = _base()
 class WandbCallback(_Base):  # type: ignore[misc]
     """What Stable-Baselines3 has noted by the end of each rollout; with `model_save_path` the model, at the end."""
 
-    def __init__(self, verbose: int = 0, model_save_path: "str | None" = None, **_: "Any") -> None:
+    def __init__(self, verbose: int = 0, model_save_path: "str | None" = None, **_: object) -> None:
         super().__init__(verbose) if _Base is not object else None
         self.model_save_path = model_save_path
 

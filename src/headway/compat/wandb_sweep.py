@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 RUNS_DEFAULT = 10  # of a random sweep that names no number: wandb's would never end
-_sweeps: "dict[str, dict[str, Any]]" = {}
-chosen: "list[dict[str, Any]]" = []  # what the agent has chosen for the run that begins next
+_sweeps: "dict[str, JsonObject]" = {}
+chosen: "list[JsonObject]" = []  # what the agent has chosen for the run that begins next
 
 
 def sweep(
-    sweep: "Any" = None, entity: "Any" = None, project: "Any" = None, prior_runs: "Any" = None
+    sweep: object = None, entity: object = None, project: object = None, prior_runs: object = None
 ) -> str:
     from headway.compat.wandb_run import generate_id
 
@@ -35,8 +37,8 @@ def sweep(
 def agent(
     sweep_id: str,
     function: "Callable[[], Any] | None" = None,
-    entity: "Any" = None,
-    project: "Any" = None,
+    entity: object = None,
+    project: object = None,
     count: "int | None" = None,
 ) -> None:
     config = _sweeps.get(str(sweep_id).rpartition("/")[2])
@@ -62,11 +64,11 @@ def agent(
                 wandb.run.finish()
 
 
-def _default(config: "dict[str, Any]") -> "int | None":
+def _default(config: "JsonObject") -> "int | None":
     return None if config.get("method") == "grid" else RUNS_DEFAULT
 
 
-def _choices(config: "dict[str, Any]") -> "Iterator[dict[str, Any]]":
+def _choices(config: "JsonObject") -> "Iterator[JsonObject]":
     parameters = config.get("parameters") or {}
     method = config.get("method", "random")
     if method == "grid":
@@ -81,7 +83,7 @@ def _choices(config: "dict[str, Any]") -> "Iterator[dict[str, Any]]":
         yield {name: _draw(name, rule) for name, rule in parameters.items()}
 
 
-def _grid(parameters: "list[tuple[str, Any]]") -> "Iterator[dict[str, Any]]":
+def _grid(parameters: "list[tuple[str, Any]]") -> "Iterator[JsonObject]":
     if not parameters:
         yield {}
         return
@@ -91,7 +93,7 @@ def _grid(parameters: "list[tuple[str, Any]]") -> "Iterator[dict[str, Any]]":
             yield {name: value, **more}
 
 
-def _values(name: str, rule: "dict[str, Any]") -> "list[Any]":
+def _values(name: str, rule: "JsonObject") -> "list[Any]":
     if "values" in rule:
         return list(rule["values"])
     if "value" in rule:
@@ -104,7 +106,7 @@ def _values(name: str, rule: "dict[str, Any]") -> "list[Any]":
     raise Error(f"wandb.sweep: a grid needs values for {name!r}")
 
 
-def _draw(name: str, rule: "dict[str, Any]") -> "Any":
+def _draw(name: str, rule: "JsonObject") -> "Any":
     if "parameters" in rule:
         return {inner: _draw(inner, one) for inner, one in rule["parameters"].items()}
     if "value" in rule:
@@ -132,6 +134,6 @@ def _draw(name: str, rule: "dict[str, Any]") -> "Any":
     return _rounded(random.uniform(low, high), rule)
 
 
-def _rounded(value: float, rule: "dict[str, Any]") -> float:
+def _rounded(value: float, rule: "JsonObject") -> float:
     step = rule.get("q")
     return round(value / step) * step if step else value

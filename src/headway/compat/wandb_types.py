@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 TABLE_MEDIA_MAX = 1000  # images and the like in the cells of one table that are kept
 _warned: set[str] = set()
 
@@ -56,13 +58,13 @@ class Media(WBValue):
 class Image(Media):
     def __init__(
         self,
-        data_or_path: "Any" = None,
+        data_or_path: object = None,
         mode: "str | None" = None,
         caption: "str | None" = None,
-        grouping: "Any" = None,
-        classes: "Any" = None,
-        boxes: "Any" = None,
-        masks: "Any" = None,
+        grouping: object = None,
+        classes: object = None,
+        boxes: object = None,
+        masks: object = None,
         file_type: "str | None" = None,
         normalize: bool = True,
     ) -> None:
@@ -87,7 +89,7 @@ class Image(Media):
 class Audio(Media):
     def __init__(
         self,
-        data_or_path: "Any" = None,
+        data_or_path: object = None,
         sample_rate: "int | None" = None,
         caption: "str | None" = None,
     ) -> None:
@@ -97,7 +99,7 @@ class Audio(Media):
 class Video(Media):
     def __init__(
         self,
-        data_or_path: "Any" = None,
+        data_or_path: object = None,
         caption: "str | None" = None,
         fps: "int | None" = None,
         format: "str | None" = None,
@@ -107,7 +109,7 @@ class Video(Media):
 
 class Html(Media):
     def __init__(
-        self, data: "Any" = "", inject: bool = True, data_is_not_path: bool = False
+        self, data: object = "", inject: bool = True, data_is_not_path: bool = False
     ) -> None:
         self._make(lambda: media.Html(data))
 
@@ -170,7 +172,7 @@ class Table(Media):
         self.data = [list(row) for row in given or []]
         self.columns = list(columns) if columns is not None else ["Input", "Output", "Expected"]
 
-    def add_data(self, *row: "Any") -> None:
+    def add_data(self, *row: object) -> None:
         if len(row) != len(self.columns):
             raise ValueError(
                 f"This table expects {len(self.columns)} columns: {self.columns}, found {len(row)}"
@@ -187,7 +189,7 @@ class Table(Media):
         for row, value in zip(self.data, values):
             row.append(value)
 
-    def add_computed_columns(self, make: "Callable[[int, dict[str, Any]], dict[str, Any]]") -> None:
+    def add_computed_columns(self, make: "Callable[[int, JsonObject], JsonObject]") -> None:
         made = [make(index, dict(zip(self.columns, row))) for index, row in enumerate(self.data)]
         for name in made[0] if made else ():
             self.add_column(name, [row.get(name) for row in made])
@@ -208,7 +210,7 @@ class Table(Media):
     def get_dataframe(self) -> "Any":
         return import_module("pandas").DataFrame(self.data, columns=self.columns)
 
-    def cast(self, name: str, dtype: "Any", optional: bool = False) -> None:
+    def cast(self, name: str, dtype: object, optional: bool = False) -> None:
         return None
 
     def _cells(self) -> "Iterator[tuple[str, int, media.Media]]":
@@ -228,11 +230,11 @@ class Table(Media):
 
 
 class Plotly(Media):
-    def __init__(self, figure: "Any") -> None:
+    def __init__(self, figure: object) -> None:
         self._make(lambda: media.Figure(figure))
 
     @classmethod
-    def make_plot_media(cls, figure: "Any") -> "Plotly":
+    def make_plot_media(cls, figure: object) -> "Plotly":
         return cls(figure)
 
 
@@ -240,53 +242,53 @@ class Object3D(Media):
     """Points or a file: kept as they are."""
 
     def __init__(
-        self, data_or_path: "Any" = None, caption: "str | None" = None, **_: "Any"
+        self, data_or_path: object = None, caption: "str | None" = None, **_: object
     ) -> None:
         self._make(lambda: _object(data_or_path, caption))
 
     @classmethod
-    def from_file(cls, data_or_path: "Any", file_type: "Any" = None) -> "Object3D":
+    def from_file(cls, data_or_path: object, file_type: object = None) -> "Object3D":
         return cls(data_or_path)
 
     @classmethod
-    def from_numpy(cls, data: "Any") -> "Object3D":
+    def from_numpy(cls, data: object) -> "Object3D":
         return cls(data)
 
 
 class Molecule(Object3D):
     @classmethod
     def from_rdkit(
-        cls, data_or_path: "Any", caption: "str | None" = None, **_: "Any"
+        cls, data_or_path: object, caption: "str | None" = None, **_: object
     ) -> "Molecule":
         return cls(data_or_path, caption)
 
     @classmethod
-    def from_smiles(cls, data: str, caption: "str | None" = None, **_: "Any") -> "Molecule":
+    def from_smiles(cls, data: str, caption: "str | None" = None, **_: object) -> "Molecule":
         found = cls(None, caption)
         found._make(lambda: media.Text(data, caption))
         return found
 
 
 class Bokeh(Media):
-    def __init__(self, data_or_path: "Any" = None) -> None:
+    def __init__(self, data_or_path: object = None) -> None:
         self._make(lambda: media.Html(data_or_path))
 
 
 class Classes(Media):
     """Names of classes of masks and boxes."""
 
-    def __init__(self, class_set: "Any" = None) -> None:
+    def __init__(self, class_set: object = None) -> None:
         self._class_set = class_set
         self._make(lambda: media.Text(json.dumps(_plain(class_set))))
 
 
 class JoinedTable(Media):
-    def __init__(self, table1: "Any", table2: "Any", join_key: "Any") -> None:
+    def __init__(self, table1: object, table2: object, join_key: object) -> None:
         text = f"tables joined by {join_key}"
         self._make(lambda: media.Text(text))
 
 
-def _object(data: "Any", caption: "str | None") -> media.Media:
+def _object(data: object, caption: "str | None") -> media.Media:
     if isinstance(data, (str, os.PathLike, bytes)):
         return media.File(data, caption=caption)
     if hasattr(data, "read"):
@@ -297,13 +299,13 @@ def _object(data: "Any", caption: "str | None") -> media.Media:
     return media.File(json.dumps(_plain(data)).encode(), "application/json", caption)
 
 
-def _plain(value: "Any") -> "Any":
+def _plain(value: object) -> "Any":
     from headway.client.config_plain import plain
 
     return plain(value.tolist() if hasattr(value, "tolist") else value)[0]
 
 
-def _shown(value: "Any") -> "Any":
+def _shown(value: object) -> "Any":
     if isinstance(value, WBValue):
         return f"<{type(value).__name__.lower()}>"
     if value is None or isinstance(value, (str, int, float, bool)):

@@ -128,7 +128,7 @@ def _worker(spec: JobSpec, gpu_per_node: int | None, has_gpus: bool) -> Role:
 
 
 def plan_of(
-    engine: str, cluster: str, job: Job, attempt: int, tasks: Sequence[PlannedTask], **own: Any
+    engine: str, cluster: str, job: Job, attempt: int, tasks: Sequence[PlannedTask], **own: object
 ) -> Plan:
     """The plan of a job as every engine has it; `own` is what this one has otherwise."""
     spec = job.spec
@@ -143,7 +143,7 @@ def plan_of(
     return Plan(engine, cluster, job.id, job.uuid, attempt, tuple(tasks), size, **values)
 
 
-def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> JsonObject:
+def task_file(plan: Plan, task: PlannedTask, given: Given, **own: object) -> JsonObject:
     """`task.json`, as `docs/concepts/protocol.md` has it. `own`: home, socket, output_dir,
     spool_bytes_max, address, gpus, and what else this engine has otherwise.
     """

@@ -72,7 +72,7 @@ class Client:
         path: str,
         *,
         body: bytes | None = None,
-        json: Any = None,
+        json: object = None,
         headers: dict[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Response:
@@ -148,7 +148,7 @@ def request(
     route: str,
     *,
     body: bytes | None = None,
-    json: Any = None,
+    json: object = None,
     token: str | None = None,
     headers: dict[str, str] | None = None,
     timeout_s: float = 30.0,

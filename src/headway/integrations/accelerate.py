@@ -6,6 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 _tracking: "Any" = import_module("accelerate.tracking")
 _Base: "Any" = _tracking.GeneralTracker
 
@@ -15,7 +17,7 @@ class HeadwayTracker(_Base):  # type: ignore[misc]
     requires_logging_directory = False
     main_process_only = True
 
-    def __init__(self, run_name: str = "", **_: "Any") -> None:
+    def __init__(self, run_name: str = "", **_: object) -> None:
         super().__init__()
         self.run_name = run_name
 
@@ -28,17 +30,17 @@ class HeadwayTracker(_Base):  # type: ignore[misc]
     def start(self) -> None:
         """Newer releases begin the run here."""
 
-    def store_init_configuration(self, values: "dict[str, Any]") -> None:
+    def store_init_configuration(self, values: "JsonObject") -> None:
         from headway.client import api
 
         api.init(config=values)
 
-    def log(self, values: "dict[str, Any]", step: "int | None" = None, **_: "Any") -> None:
+    def log(self, values: "JsonObject", step: "int | None" = None, **_: object) -> None:
         from headway.client import api
 
         api.log(values, step=step)
 
-    def log_images(self, values: "dict[str, Any]", step: "int | None" = None, **_: "Any") -> None:
+    def log_images(self, values: "JsonObject", step: "int | None" = None, **_: object) -> None:
         from headway.client import api
         from headway.client.media import Image
 

@@ -47,7 +47,7 @@ class HeadwayCallback(_Base):  # type: ignore[misc]
         if numbers:
             api.log(numbers, step=state.global_step)
 
-    def on_train_end(self, args: "Any", state: "Any", control: "Any", **_: "Any") -> None:
+    def on_train_end(self, args: object, state: object, control: object, **_: object) -> None:
         if self._progress is not None:
             self._progress.complete()
             self._progress = None

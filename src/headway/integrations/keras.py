@@ -24,7 +24,7 @@ class HeadwayCallback(_Base):  # type: ignore[misc]
         super().__init__()
         self.log_freq, self._batch = log_freq, 0
 
-    def on_train_begin(self, logs: "Any" = None) -> None:
+    def on_train_begin(self, logs: object = None) -> None:
         from headway.client import api
 
         params = dict(getattr(self, "params", None) or {})

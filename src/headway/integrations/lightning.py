@@ -7,6 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.model.json_types import JsonObject
+
 
 def _base() -> "Any":
     names = ("lightning.pytorch.loggers.logger", "pytorch_lightning.loggers.logger")
@@ -42,14 +44,14 @@ class HeadwayLogger(_Base):  # type: ignore[misc]
 
         return headway
 
-    def log_metrics(self, metrics: "dict[str, Any]", step: "int | None" = None) -> None:
+    def log_metrics(self, metrics: "JsonObject", step: "int | None" = None) -> None:
         if not _is_first():
             return
         from headway.client import api
 
         api.log({f"{self._prefix}{name}": value for name, value in metrics.items()}, step=step)
 
-    def log_hyperparams(self, params: "Any" = None, *_: "Any", **more: "Any") -> None:
+    def log_hyperparams(self, params: object = None, *_: object, **more: object) -> None:
         if not _is_first():
             return
         from headway.client import api
@@ -57,7 +59,7 @@ class HeadwayLogger(_Base):  # type: ignore[misc]
         api.init(config=params if params is not None else more)
 
     def log_image(
-        self, key: str, images: "list[Any]", step: "int | None" = None, **_: "Any"
+        self, key: str, images: "list[Any]", step: "int | None" = None, **_: object
     ) -> None:
         from headway.client import api
         from headway.client.media import Image
@@ -65,7 +67,7 @@ class HeadwayLogger(_Base):  # type: ignore[misc]
         for image in images:
             api.log({key: Image(image)}, step=step)
 
-    def after_save_checkpoint(self, checkpoint_callback: "Any") -> None:
+    def after_save_checkpoint(self, checkpoint_callback: object) -> None:
         path = getattr(checkpoint_callback, "best_model_path", "")
         if self._log_model and path and _is_first():
             from headway.client.artifact import artifact

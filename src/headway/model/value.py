@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` itself takes some milliseconds to load
 if TYPE_CHECKING:
-    from typing import Any, ClassVar, dataclass_transform
+    from typing import ClassVar, dataclass_transform
 else:
 
     def dataclass_transform(**_):
@@ -28,7 +28,7 @@ class Value:
     def __init_subclass__(cls) -> None:
         cls._fields = (*cls._fields, *cls.__annotations__)
 
-    def __init__(self, *args: "Any", **named: "Any") -> None:
+    def __init__(self, *args: object, **named: object) -> None:
         fields = self._fields
         values = dict(zip(fields, args))
         values.update(named)
@@ -42,7 +42,7 @@ class Value:
         self.__dict__.update(values)
 
     @classmethod
-    def _default(cls, name: str) -> "Any":
+    def _default(cls, name: str) -> object:
         try:
             return getattr(cls, name)
         except AttributeError:

@@ -100,7 +100,7 @@ class Readers:
         self._threads = ThreadPoolExecutor(threads, "headway-read")
         self._waiting, self._waiting_max = 0, waiting_max
 
-    async def run(self, work: Callable[..., T], *args: Any) -> T:
+    async def run(self, work: Callable[..., T], *args: object) -> T:
         if self._waiting >= self._waiting_max:
             raise UnreachableError(
                 "the server has too many questions to answer at once", "try again in a moment"
@@ -163,13 +163,13 @@ class Services:
             self.store, self.stacks, self.control, self.hangs, self.settings, self.notifier
         )
 
-    async def query(self, work: Callable[..., T], *args: Any) -> T:
+    async def query(self, work: Callable[..., T], *args: object) -> T:
         """`work(connection, *args)` on a read-only connection, in a thread. For what takes
         milliseconds.
         """
         return await self.readers.run(self._read, work, args)
 
-    async def slow_query(self, work: Callable[..., T], *args: Any) -> T:
+    async def slow_query(self, work: Callable[..., T], *args: object) -> T:
         """As `query`, for what may take seconds: output, searches, all points of a job."""
         return await self.slow_readers.run(self._read, work, args)
 

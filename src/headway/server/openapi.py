@@ -64,7 +64,7 @@ def _short(name: str) -> str:
     return modules[-1].capitalize() + own
 
 
-def _renamed(schema: Any, names: dict[str, str]) -> Any:
+def _renamed(schema: object, names: dict[str, str]) -> Any:
     """The schema with its references to the short names."""
     if isinstance(schema, list):
         return [_renamed(item, names) for item in schema]

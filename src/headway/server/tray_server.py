@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headway.engines.protocol import AnyBox, Distant
 from headway.model.errors import DamagedError, HeadwayError
@@ -127,7 +127,7 @@ class Tray:
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
+    async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     async def look(self) -> int:

@@ -72,7 +72,7 @@ def of_command(command: Sequence[str]) -> JsonObject:
     return found
 
 
-def of_parsed(parsed: dict[str, Any], rest: Sequence[str]) -> dict[str, Any]:
+def of_parsed(parsed: JsonObject, rest: Sequence[str]) -> JsonObject:
     """The arguments as the program itself has parsed them, with its defaults; `rest`: the words that
     it left over, which a library may read. A mapping that was packed into a word is unpacked.
     """
@@ -112,7 +112,7 @@ def _pair(word: str) -> "re.Match[str] | None":
     return match if match is not None and (match[2].strip("=") or not _BASE64.match(word)) else None
 
 
-def _put(found: JsonObject, name: str, value: Any) -> None:
+def _put(found: JsonObject, name: str, value: object) -> None:
     """`model.depth` lies in `model`; what cannot lie there keeps its whole name."""
     place, *rest = name.replace("-", "_").split(".")
     if rest and all([place, *rest]):

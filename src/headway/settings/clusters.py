@@ -49,7 +49,7 @@ class Table:
     of_job: tuple[str, ...] = ()  # options that a job may have otherwise: `options` of a job file
 
 
-def _text(value: Any, field: str) -> str:
+def _text(value: object, field: str) -> str:
     if not isinstance(value, str) or not value or "\0" in value or len(value) > 1024:
         raise UsageError(
             f"{field}: {value!r:.60} is not a text", "write it in quotes if it looks like a number"
@@ -57,7 +57,7 @@ def _text(value: Any, field: str) -> str:
     return value
 
 
-def _words(value: Any, field: str) -> list[str]:
+def _words(value: object, field: str) -> list[str]:
     """A list of words; one text is a list of one."""
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or len(words) > CLUSTER_WORDS_MAX:
@@ -67,7 +67,7 @@ def _words(value: Any, field: str) -> list[str]:
     return [_text(word, field) for word in words]
 
 
-def _command(value: Any, field: str) -> list[str]:
+def _command(value: object, field: str) -> list[str]:
     found = _words(value, field)
     if not found or found[0].startswith("-"):
         raise UsageError(
@@ -76,7 +76,7 @@ def _command(value: Any, field: str) -> list[str]:
     return found
 
 
-def _mounts(value: Any, field: str) -> list[str]:
+def _mounts(value: object, field: str) -> list[str]:
     found = _words(value, field)
     for mount in found:
         parts = mount.split(":")
@@ -92,7 +92,7 @@ def _mounts(value: Any, field: str) -> list[str]:
     return found
 
 
-def _names(value: Any, field: str) -> list[str]:
+def _names(value: object, field: str) -> list[str]:
     found = _words(value, field)
     for name in found:
         if "=" in name:
@@ -103,7 +103,7 @@ def _names(value: Any, field: str) -> list[str]:
     return found
 
 
-def _shared(value: Any, field: str) -> str:
+def _shared(value: object, field: str) -> str:
     text = _text(value, field)
     if not text.startswith(("/", "~/")):
         raise UsageError(
@@ -112,7 +112,7 @@ def _shared(value: Any, field: str) -> str:
     return text
 
 
-def _host(value: Any, field: str) -> str:
+def _host(value: object, field: str) -> str:
     text = _text(value, field)
     if text.startswith("-") or not text.isprintable() or " " in text:
         raise UsageError(
@@ -122,15 +122,15 @@ def _host(value: Any, field: str) -> str:
     return text
 
 
-def _size(value: Any, field: str) -> int:
+def _size(value: object, field: str) -> int:
     return quantity.size_bytes(_one(value, field), field, least_bytes=4096)
 
 
-def _gpus(value: Any, field: str) -> int:
+def _gpus(value: object, field: str) -> int:
     return quantity.count(_one(value, field), field, least=0, most=1024)
 
 
-def _one(value: Any, field: str) -> quantity.Given:
+def _one(value: object, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
     raise UsageError(
@@ -138,13 +138,13 @@ def _one(value: Any, field: str) -> quantity.Given:
     )
 
 
-def _agent(value: Any, field: str) -> str:
+def _agent(value: object, field: str) -> str:
     if value not in ("auto", "inside", "outside"):
         raise UsageError(f"{field}: {value!r:.60} is not one of auto, inside, outside")
     return str(value)
 
 
-def _user(value: Any, field: str) -> str:
+def _user(value: object, field: str) -> str:
     text = str(value) if isinstance(value, int) else _text(value, field)
     parts = text.split(":")
     if text not in ("submitter", "image") and not (
@@ -230,7 +230,7 @@ TABLES: Final[Mapping[str, Table]] = {
 
 
 def parse(
-    value: Any, field: str, where: Callable[[tuple[str, ...]], str] | None = None
+    value: object, field: str, where: Callable[[tuple[str, ...]], str] | None = None
 ) -> dict[str, Definition]:
     """The mapping `clusters:`. `where` tells the file and line of a path of keys."""
     if not isinstance(value, dict):
@@ -260,7 +260,7 @@ def _line_of(where: Callable[[tuple[str, ...]], str], name: str, key: str) -> st
     return where((name, key))
 
 
-def definition(value: Any, field: str, where: Callable[[str], str] | None = None) -> Definition:
+def definition(value: object, field: str, where: Callable[[str], str] | None = None) -> Definition:
     """One cluster, checked, with every default written out."""
     if not isinstance(value, Mapping) or "engine" not in value:
         raise UsageError(

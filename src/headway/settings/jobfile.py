@@ -195,7 +195,7 @@ def _check_known(name: str, known: JsonMapping, where: str) -> None:
         )
 
 
-def _check_type(value: Any, like: Any, where: str) -> None:
+def _check_type(value: object, like: object, where: str) -> None:
     if not template.same_type(value, like):
         raise UsageError(
             f"{where}: {value!r:.60} is not {template.kind_words(like)}",

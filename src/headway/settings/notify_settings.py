@@ -3,7 +3,7 @@
 """
 
 import shlex
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from headway.model.errors import UsageError
@@ -15,7 +15,7 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _WORD_CHARS_MAX: Final = 4096
 
 
-def kinds(value: Any, field: str) -> list[str]:
+def kinds(value: object, field: str) -> list[str]:
     found = _list(value, field, f"for example: [{', '.join(KINDS[:2])}]")
     for item in found:
         if item not in KINDS:
@@ -25,7 +25,7 @@ def kinds(value: Any, field: str) -> list[str]:
     return found
 
 
-def command(value: Any, field: str) -> list[str]:
+def command(value: object, field: str) -> list[str]:
     """A list of words, or a text that is split into words as a shell does; nothing else of a shell
     is done.
     """
@@ -44,7 +44,7 @@ def command(value: Any, field: str) -> list[str]:
     return found
 
 
-def webhook_url(value: Any, field: str) -> str:
+def webhook_url(value: object, field: str) -> str:
     """The address is never shown whole: it may hold a secret."""
     example = "for example: https://example.org/hook"
     if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
@@ -68,7 +68,7 @@ def shown_url(value: str) -> str:
     return f"{parts.scheme}://{parts.netloc}/********"
 
 
-def hosts(value: Any, field: str) -> list[str]:
+def hosts(value: object, field: str) -> list[str]:
     found = _list(value, field, "for example: [localhost, hooks.example.org, example.org:8443]")
     for item in found:
         try:
@@ -89,7 +89,7 @@ def hosts(value: Any, field: str) -> list[str]:
     return found
 
 
-def _list(value: Any, field: str, example: str) -> list[str]:
+def _list(value: object, field: str, example: str) -> list[str]:
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if (
         not isinstance(items, list)

@@ -57,10 +57,10 @@ class Setting:
         """Its environment variable."""
         return "HEADWAY_" + self.name.upper().replace(".", "_")
 
-    def default_value(self) -> Any:
+    def default_value(self) -> object:
         return self.default() if callable(self.default) else self.default
 
-    def parse(self, value: Any, field: str) -> Any:
+    def parse(self, value: object, field: str) -> Any:
         """`value` as a file, a variable or an option gave it; an error names `field`."""
         if value is None or (self.nullable and value in ("", "null")):
             if self.nullable:
@@ -81,15 +81,15 @@ def _count(least: int, most: int) -> Check:
     return lambda value, field: quantity.count(_scalar(value, field), field, least=least, most=most)
 
 
-def _duration(value: Any, field: str) -> float:
+def _duration(value: object, field: str) -> float:
     return quantity.duration_s(_scalar(value, field), field, allow_zero=True)
 
 
-def _size(value: Any, field: str) -> int:
+def _size(value: object, field: str) -> int:
     return quantity.size_bytes(_scalar(value, field), field, least_bytes=4096)
 
 
-def _name(value: Any, field: str) -> str:
+def _name(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise UsageError(
             f"{field}: {value!r:.60} is not a name", "write it in quotes if it is meant as one"
@@ -100,7 +100,7 @@ def _name(value: Any, field: str) -> str:
         raise UsageError(f"{field}: {error.message}", error.hint) from None
 
 
-def _path(value: Any, field: str) -> str:
+def _path(value: object, field: str) -> str:
     if not isinstance(value, str) or not os.path.isabs(os.path.expanduser(value)):
         raise UsageError(
             f"{field}: {value!r:.120} is not an absolute path", "for example: /var/lib/headway"
@@ -109,7 +109,7 @@ def _path(value: Any, field: str) -> str:
 
 
 def _choice(*choices: str) -> Check:
-    def check(value: Any, field: str) -> str:
+    def check(value: object, field: str) -> str:
         if value in choices:
             return str(value)
         raise UsageError(
@@ -119,7 +119,7 @@ def _choice(*choices: str) -> Check:
     return check
 
 
-def _names(value: Any, field: str) -> list[str]:
+def _names(value: object, field: str) -> list[str]:
     """A list of names of environment variables; on one line, separated by commas."""
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list):
@@ -135,7 +135,7 @@ def _names(value: Any, field: str) -> list[str]:
     return names
 
 
-def _flag(value: Any, field: str) -> bool:
+def _flag(value: object, field: str) -> bool:
     if isinstance(value, bool):
         return value
     known = {
@@ -153,7 +153,7 @@ def _flag(value: Any, field: str) -> bool:
     raise UsageError(f"{field}: {value!r:.60} is neither true nor false")
 
 
-def _patterns(value: Any, field: str) -> list[str]:
+def _patterns(value: object, field: str) -> list[str]:
     """A list of patterns or paths; on one line, separated by commas."""
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(
@@ -175,19 +175,19 @@ def _web_address(value: Any, field: str) -> str:
     return str(value)
 
 
-def _token(value: Any, field: str) -> str:
+def _token(value: object, field: str) -> str:
     if not isinstance(value, str) or not value.isascii() or not value.isprintable():
         raise UsageError(f"{field} is not a token", "the text that InfluxDB gave")
     return value
 
 
-def _folder(value: Any, field: str) -> str:
+def _folder(value: object, field: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or len(value) > _PATH_CHARS_MAX:
         raise UsageError(f"{field}: {value!r:.60} is not a folder", "for example: runs/usage")
     return value
 
 
-def _level(value: Any, field: str) -> str:
+def _level(value: object, field: str) -> str:
     """As `logging` names it. A number stays one, as text: it is given to programs in a variable."""
     text = str(value).strip().upper()
     if (text not in LEVELS and not (text.isdigit() and int(text) <= _LEVEL_MAX)) or isinstance(
@@ -200,7 +200,7 @@ def _level(value: Any, field: str) -> str:
     return text
 
 
-def _address(value: Any, field: str) -> str:
+def _address(value: object, field: str) -> str:
     from headway.home import remote_server  # here: it imports ssl, and mostly there is no monitor
 
     if not isinstance(value, str):
@@ -210,7 +210,7 @@ def _address(value: Any, field: str) -> str:
     return str(remote_server.parse(value, field))
 
 
-def _agent_address(value: Any, field: str) -> str:
+def _agent_address(value: object, field: str) -> str:
     if value in ("auto", "off"):
         return str(value)
     if value is False:
@@ -224,7 +224,7 @@ def _agent_address(value: Any, field: str) -> str:
     return str(remote_server.parse(value, field, listening=True))
 
 
-def _clusters(value: Any, field: str) -> dict[str, clusters.Definition]:
+def _clusters(value: object, field: str) -> dict[str, clusters.Definition]:
     if isinstance(value, str):
         import json
 
@@ -237,7 +237,7 @@ def _clusters(value: Any, field: str) -> dict[str, clusters.Definition]:
     return clusters.parse(value, field)
 
 
-def _scalar(value: Any, field: str) -> quantity.Given:
+def _scalar(value: object, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
     raise UsageError(

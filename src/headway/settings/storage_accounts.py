@@ -11,7 +11,7 @@ A variable is looked for in the environment, then among the `secrets` of the pri
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import UsageError
 from headway.settings.nearest import did_you_mean
@@ -25,7 +25,7 @@ ACCOUNTS_MAX: Final = 64
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 
-def accounts(value: Any, field: str) -> dict[str, dict[str, str]]:
+def accounts(value: object, field: str) -> dict[str, dict[str, str]]:
     if isinstance(value, str):  # HEADWAY_ACCOUNTS, as JSON
         value = _parsed(value)
     if not isinstance(value, dict) or len(value) > ACCOUNTS_MAX:
@@ -35,14 +35,14 @@ def accounts(value: Any, field: str) -> dict[str, dict[str, str]]:
     return {str(name): _account(given, f"{field}.{name}") for name, given in value.items()}
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _account(given: Any, field: str) -> dict[str, str]:
+def _account(given: object, field: str) -> dict[str, str]:
     if not isinstance(given, dict):
         raise UsageError(
             f"{field}: an account is a mapping",

@@ -19,7 +19,7 @@ _SPOT: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
 _OPERATORS: Final = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>"))
 
 
-def names(value: Any) -> Iterator[str]:
+def names(value: object) -> Iterator[str]:
     """Every parameter that a value's texts name."""
     if isinstance(value, str):
         yield from (match[1] for match in _SPOT.finditer(value))
@@ -31,7 +31,7 @@ def names(value: Any) -> Iterator[str]:
             yield from names(item)
 
 
-def fill(value: Any, parameters: JsonMapping) -> Any:
+def fill(value: object, parameters: JsonMapping) -> Any:
     """The same value with its texts filled in. What is no parameter stays as it is."""
     if isinstance(value, str):
         if "{{" not in value:
@@ -93,7 +93,7 @@ def shlex_quoted(text: str) -> set[str]:
     }
 
 
-def typed(text: str, like: Any, field: str) -> Any:
+def typed(text: str, like: object, field: str) -> Any:
     """The text of `--set`, in the type of the value that it takes the place of."""
     if like is None:
         from headway.settings import yamlfile  # here: only a parameter without a value needs it
@@ -115,13 +115,13 @@ def _flag(text: str) -> bool:
     return text == "true"
 
 
-def same_type(value: Any, like: Any) -> bool:
+def same_type(value: object, like: object) -> bool:
     if like is None or type(value) is type(like):
         return True
     return isinstance(like, float) and type(value) is int
 
 
-def kind_words(like: Any) -> str:
+def kind_words(like: object) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[
         type(like)
     ]

@@ -10,7 +10,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from headway.home import paths
 from headway.home.ownership import make_private
@@ -21,7 +20,7 @@ from headway.settings.nearest import did_you_mean
 from headway.settings.schema import SETTINGS
 
 
-def set_value(name: str, value: Any) -> Path:
+def set_value(name: str, value: object) -> Path:
     """Remember a setting for every project. Returns the file."""
     setting = SETTINGS.get(name)
     if setting is None:
@@ -58,7 +57,7 @@ def _ended(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 
-def _check(text: str, path: Path, name: str, parsed: Any) -> None:
+def _check(text: str, path: Path, name: str, parsed: object) -> None:
     """A value over several lines, or one that is written in another way, cannot be replaced like
     this.
     """

@@ -164,7 +164,7 @@ class Scalar:
         return {"type": ["string", "number", "boolean", *(["null"] if self.nothing else [])]}
 
 
-def plain_text(value: Any) -> str:
+def plain_text(value: object) -> str:
     """As it stands in a command or an environment: `0.1`, `true`."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -157,7 +157,7 @@ class _Builder:
             self.anchors[event.anchor] = node
         return node
 
-    def _mapping(self, start: Any) -> Node:
+    def _mapping(self, start: object) -> Node:
         import yaml
 
         found: dict[str, Node] = {}
@@ -176,7 +176,7 @@ class _Builder:
         self.position += 1
         return Node(found, _line(start), nodes)
 
-    def _sequence(self, start: Any) -> Node:
+    def _sequence(self, start: object) -> Node:
         import yaml
 
         found: list[Node] = []
@@ -216,14 +216,14 @@ class _Builder:
             return float("nan") if special[3] else float(f"{special[1]}inf")
         return text
 
-    def _counted(self, nodes: int, event: Any) -> int:
+    def _counted(self, nodes: int, event: object) -> int:
         if nodes > SETTINGS_VALUES_MAX:
             raise self._wrong(
                 event, f"too many values once aliases are followed: at most {SETTINGS_VALUES_MAX}"
             )
         return nodes
 
-    def _wrong(self, event: Any, problem: str) -> UsageError:
+    def _wrong(self, event: object, problem: str) -> UsageError:
         return UsageError(f"{self.name}, line {_line(event)}: {problem}")
 
 

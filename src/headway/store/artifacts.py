@@ -67,7 +67,7 @@ def put(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     return True
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_entry(entry: object) -> bool:
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("path"), str)

@@ -532,7 +532,7 @@ def attempt_pk(c: sqlite3.Connection, job_pk: int, number: int) -> int:
     return int(row["pk"])
 
 
-def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any) -> None:
+def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: object) -> None:
     """Set columns of an attempt: state, engine_id, engine_word, cause, findings, retry, exit_code, signal,
     started_ns, ended_ns.
 
@@ -741,7 +741,7 @@ def _union(known: list[str], more: Iterable[str]) -> list[str]:
     return list(joined)[:TAGS_MAX]
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: object) -> Any:
     if name in ("cause", "findings", "retry"):
         return None if value is None else json.dumps(value)
     return str(value) if name == "state" else value

@@ -226,11 +226,11 @@ def _rows(c: sqlite3.Connection, query: str, values: Any) -> list[JsonObject]:
     ]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
-def _stored(value: Any) -> Any:
+def _stored(value: object) -> object:
     return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
 
 

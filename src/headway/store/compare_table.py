@@ -10,7 +10,6 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import msgspec
 
@@ -226,7 +225,7 @@ def split(configs: Sequence[JsonObject]) -> tuple[JsonObject, list[str]]:
     return equal, differs
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Equal, and of one kind: `True` is not `1`. NaN equals itself."""
     if isinstance(a, bool) is not isinstance(b, bool):
         return False

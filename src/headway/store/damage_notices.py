@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from headway.model.json_types import JsonObject
 from headway.model.limits import DAMAGE_NOTICES_MAX
@@ -24,7 +23,7 @@ class DamageNotices:
         self._path, self._lock = path, threading.Lock()
         self._found = _load(path)
 
-    def add(self, text: str, **more: Any) -> None:
+    def add(self, text: str, **more: object) -> None:
         """Kept in memory where it cannot be written: a full disk must not make it silent."""
         log.critical("%s", text)
         with self._lock:

@@ -50,14 +50,14 @@ def effective(config: str | None, spec: str) -> Config:
     return found or from_command(asked.command)
 
 
-def _loaded(text: str) -> Any:
+def _loaded(text: str) -> object:
     try:
         return _decode(text)
     except msgspec.MsgspecError:
         return json.loads(text)
 
 
-def flat(config: Any) -> Config:
+def flat(config: object) -> Config:
     """Nested objects as dotted keys, lists of plain values as their JSON."""
     if not isinstance(config, dict):
         return {}

@@ -60,14 +60,14 @@ def read_fact(payload: memoryview) -> Fact:
     return cleaned
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> Fact:
+def _distinct(pairs: list[tuple[str, object]]) -> Fact:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key is there twice")
     return found
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: object) -> Any:
     """Lone surrogates, which no UTF-8 can hold, become question marks (B6)."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
@@ -78,7 +78,7 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def _shallow(value: Any, depth: int) -> bool:
+def _shallow(value: object, depth: int) -> bool:
     if depth == 0:
         return False
     if isinstance(value, dict):
@@ -130,7 +130,7 @@ def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> 
 # -- values
 
 
-def text(value: Any) -> str | None:
+def text(value: object) -> str | None:
     """A string that SQLite can hold, bounded (B6)."""
     if not isinstance(value, str):
         return None

@@ -96,7 +96,7 @@ def _key(
     )  # fmt: skip
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if value - value == 0 else None
@@ -147,7 +147,7 @@ def _ranks(values: Floats) -> Floats:
     return ((ends - counts + ends - 1) / 2)[inverse].astype(np.float64)
 
 
-def _label(values: list[Any], groups: Groups, best: int) -> Any:
+def _label(values: list[Any], groups: Groups, best: int) -> object:
     """The value of a group, or of a quarter its range."""
     members = [value for value, group in zip(values, groups.tolist(), strict=True) if group == best]
     if len({repr(value) for value in members}) == 1:

@@ -150,7 +150,7 @@ def _parts(c: sqlite3.Connection, row: sqlite3.Row) -> dict[str, JsonObject]:
         (row["pk"],),
     )
     env = {f"${name}": value for name, value in (spec.get("env_kept") or {}).items()}
-    hardware: dict[str, Any] = {}
+    hardware: JsonObject = {}
     for name in ("gpus", "processes", "nodes", "cpus", "memory_bytes"):
         if spec.get(name):
             hardware[name] = spec[name]

@@ -99,7 +99,7 @@ def _names(by: list[str], configs: list[JsonObject]) -> list[str]:
     return [*names, *(f"config.{key}" for key in differing[:8])]
 
 
-def _value(row: sqlite3.Row, config: JsonObject, name: str) -> Any:
+def _value(row: sqlite3.Row, config: JsonObject, name: str) -> object:
     if name in _COLUMNS:
         return row[name]
     if name.startswith("config."):

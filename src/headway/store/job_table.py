@@ -60,7 +60,7 @@ class Condition:
     terms: list[str] = field(default_factory=lambda: ["j.deleted_ns IS NULL"])
     values: JsonObject = field(default_factory=dict)
 
-    def bind(self, value: Any) -> str:
+    def bind(self, value: object) -> str:
         name = f"v{len(self.values)}"
         self.values[name] = value
         return f":{name}"
@@ -254,7 +254,7 @@ def rows(
     return found
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return value is None or value is False or value in ([], {}, "")
 
 

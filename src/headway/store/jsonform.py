@@ -34,7 +34,7 @@ def number(value: float) -> float | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-def finite(value: Any) -> float | None:
+def finite(value: object) -> float | None:
     """A number that somebody else wrote, where it is one that can be drawn or added; else None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None

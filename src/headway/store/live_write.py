@@ -48,7 +48,7 @@ class Origin:
     when_ns: int
 
 
-def _words(value: Any, most: int) -> list[str]:
+def _words(value: object, most: int) -> list[str]:
     return [str(word)[:_WORD_CHARS] for word in value[:most]] if isinstance(value, list) else []
 
 
@@ -257,7 +257,7 @@ def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None
     )  # fmt: skip
 
 
-def memory_of(line: Fact) -> Any:
+def memory_of(line: Fact) -> object:
     """Of a rank's processes together: without what they share counted twice, where the agent says
     so; of one process, or from an older agent, its RSS.
     """
@@ -285,7 +285,7 @@ def short(sample: Fact) -> dict[str, list[list[Any]]]:
     }
 
 
-def dicts(value: Any) -> list[Fact]:
+def dicts(value: object) -> list[Fact]:
     """The objects in a list that somebody else wrote."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
@@ -315,11 +315,11 @@ def holder(gpu: Fact, sample: Fact) -> int | None:
     )[1]
 
 
-def mean_of(value: Any) -> float | None:
+def mean_of(value: object) -> float | None:
     return finite(value[1]) if isinstance(value, list) and len(value) == 3 else finite(value)
 
 
-def _high(value: Any) -> float:
+def _high(value: object) -> float:
     return finite(value[2] if isinstance(value, list) and len(value) == 3 else value) or 0.0
 
 

@@ -171,7 +171,7 @@ def _first_line(error: Exception) -> str:
     return str(error).split("\n\n")[0][:600]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as the contract's JSON has it."""
     if value is None or isinstance(value, bool | int):
         return value

@@ -169,8 +169,8 @@ def _findings(c: sqlite3.Connection, paths: Paths, jobs: Sequence[int]) -> Rows:
     select = """SELECT j.id, a.number, a.cause, a.findings, a.started_ns, a.ended_ns FROM attempts a
                 JOIN jobs j ON j.pk = a.job WHERE a.cause IS NOT NULL AND a.job IN {} ORDER BY a.pk"""
     for row in [*_chunks(c, select, jobs)]:
-        kept: dict[str, Any] = json.loads(row["findings"] or "null") or {}
-        read: list[dict[str, Any]] = kept.get("findings") or [{}]
+        kept: JsonObject = json.loads(row["findings"] or "null") or {}
+        read: list[JsonObject] = kept.get("findings") or [{}]
         told = [
             ("verdict", {**read[0], **json.loads(row["cause"])}),
             *(("finding", one) for one in read[1:]),
@@ -191,7 +191,7 @@ def _findings(c: sqlite3.Connection, paths: Paths, jobs: Sequence[int]) -> Rows:
 
 
 def _finding(
-    job: str, attempt: int | None, kind: str, finding: dict[str, Any], since_ns: int | None,
+    job: str, attempt: int | None, kind: str, finding: JsonObject, since_ns: int | None,
     until_ns: int | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     lines = [str(one.get("text", "")) for one in finding.get("evidence") or []]

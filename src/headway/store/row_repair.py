@@ -10,7 +10,6 @@ command is damaged and that has not begun is not run.
 import json
 import sqlite3
 from dataclasses import dataclass
-from typing import Any
 
 from headway.model.finding import Finding
 from headway.model.job import State
@@ -152,7 +151,7 @@ def _fault(table: str, name: str, value: bytes) -> str:
     return ""
 
 
-def _spec_fault(parsed: Any) -> str:
+def _spec_fault(parsed: object) -> str:
     from headway.store.catalog import read_spec
 
     if not isinstance(parsed, dict):

@@ -10,7 +10,6 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from headway.model.json_types import JsonObject
 from headway.model.limits import (
@@ -32,7 +31,7 @@ _WORD_CHARS = 200
 _VALUE_CHARS = 64 * 1024
 
 
-def _name(value: Any) -> str | None:
+def _name(value: object) -> str | None:
     return (
         value
         if isinstance(value, str) and 0 < len(value.encode()) <= METRIC_NAME_BYTES_MAX
@@ -179,7 +178,7 @@ def _has_room(c: sqlite3.Connection, job: int) -> bool:
     return bool(used < MEDIA_JOB_BYTES_MAX)
 
 
-def _put_data(c: sqlite3.Connection, o: Origin, key: str, number: int, text: Any) -> bool:
+def _put_data(c: sqlite3.Connection, o: Origin, key: str, number: int, text: object) -> bool:
     if not isinstance(text, str) or number * len(text) > 2 * MEDIA_BYTES_MAX:
         return False
     try:

@@ -193,7 +193,7 @@ class FakeServer:
                 )
             return {"commands": list(self.commands), "now_ns": 0}
 
-    def order(self, seq: int, do: str, **fields: Any) -> None:
+    def order(self, seq: int, do: str, **fields: object) -> None:
         """Queue a command for the agent."""
         with self._news:
             self.commands.append({"seq": seq, "do": do, **fields})

@@ -129,7 +129,7 @@ class Job:
         """What it wrote: all ranks merged by time, or one rank or stream; with `tail` the last
         lines only.
         """
-        query: list[tuple[str, Any]] = [("rank", rank), ("stream", stream), ("tail", tail)]
+        query: list[tuple[str, object]] = [("rank", rank), ("stream", stream), ("tail", tail)]
         lines: list[str] = []
         cursor: str | None = None
         with _source() as source:
@@ -336,7 +336,7 @@ def _series(name: str, found: JsonMapping) -> Series:
     )
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     """NaN and infinities are strings in JSON."""
     return _SPECIAL.get(value, value) if isinstance(value, str) else value
 

@@ -312,7 +312,7 @@ def _is_any(values: Sequence[Any], wanted: Value) -> bool:
     return any(_equal(value, wanted) for value in values)
 
 
-def _equal(value: Any, wanted: Value) -> bool:
+def _equal(value: object, wanted: Value) -> bool:
     if isinstance(wanted, bool):
         return value is wanted or (isinstance(value, str) and value.lower() == str(wanted).lower())
     left, right = as_number(value), as_number(wanted)
@@ -321,7 +321,7 @@ def _equal(value: Any, wanted: Value) -> bool:
     return as_text(value) == as_text(wanted)
 
 
-def _compare(value: Any, operator: str, wanted: Value) -> bool:
+def _compare(value: object, operator: str, wanted: Value) -> bool:
     left: Any = as_number(value)
     right: Any = as_number(wanted)
     if left is None or right is None:
@@ -337,7 +337,7 @@ def _compare(value: Any, operator: str, wanted: Value) -> bool:
     return bool(left >= right)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """A value as a person would type it."""
     if isinstance(value, bool):
         return "true" if value else "false"

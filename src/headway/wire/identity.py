@@ -13,7 +13,7 @@ from headway.model.value import Value
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 PROC = "/proc"
 HAS_PROC = os.path.exists(f"{PROC}/self/stat")
@@ -27,7 +27,7 @@ class Identity(Value):
     boot_id: str | None = None
 
     @classmethod
-    def load(cls, value: "Any") -> "Identity | None":
+    def load(cls, value: object) -> "Identity | None":
         """From a file such as `shim.json`; None for anything that is not one."""
         if not isinstance(value, dict) or type(value.get("pid")) is not int or value["pid"] <= 0:
             return None

@@ -14,12 +14,12 @@ except ImportError:  # a Python without the C part
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 quoted = _quote  # a string with its quotation marks
 
 
-def dumps(value: "Any") -> str:
+def dumps(value: object) -> str:
     """TypeError for what is not plain data, ValueError for NaN and infinities."""
     if isinstance(value, str):
         return quoted(value)
@@ -40,7 +40,7 @@ def dumps(value: "Any") -> str:
     raise TypeError(f"{type(value).__name__} is not plain data")
 
 
-def _key(key: "Any") -> str:
+def _key(key: object) -> str:
     if isinstance(key, str):
         return quoted(key)
     if key is None or isinstance(key, (int, float)):

@@ -231,8 +231,8 @@ def _substitute(shape: str, text: str) -> str:
 
 
 def mask_value(
-    key: str, value: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" = ()
-) -> "Any":
+    key: str, value: object, values: "Iterable[str]" = (), extra: "Iterable[str]" = ()
+) -> object:
     """A value under a key: all of it when the key is secret-looking, else what is secret inside."""
     if (
         isinstance(value, (str, int, float))
@@ -243,7 +243,7 @@ def mask_value(
     return mask_data(value, values, extra)
 
 
-def mask_data(data: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" = ()) -> "Any":
+def mask_data(data: object, values: "Iterable[str]" = (), extra: "Iterable[str]" = ()) -> "Any":
     """Plain JSON data with its secrets masked; the input is not changed."""
     if isinstance(data, str):
         return mask_text(data, values)

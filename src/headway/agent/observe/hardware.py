@@ -10,16 +10,16 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from headway.model.json_types import JsonObject
 
 _CPUINFO_BYTES = 4096  # the first processor; all of them take a while on large machines
 _GPUS_MAX = 64
 _DRIVER = re.compile(r"NVIDIA UNIX[^\n]*?\s(\d+(?:\.\d+)+)\s")
 
 
-def hardware(root: str = "/") -> "dict[str, Any]":
+def hardware(root: str = "/") -> "JsonObject":
     """`{cpu cores ram_bytes gpu driver}`, without what cannot be read."""
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "cpu": _field(_read(os.path.join(root, "proc/cpuinfo"), _CPUINFO_BYTES), "model name"),
         "cores": os.cpu_count(),
         "ram_bytes": _memory(os.path.join(root, "proc/meminfo")),

@@ -181,7 +181,7 @@ class Fold:
             for name in self.order
         }
 
-    def _value(self, name: str) -> "Any":
+    def _value(self, name: str) -> object:
         for found in (self.folds.get(name), self.rows.get(name)):
             if found is not None:
                 return found.result()

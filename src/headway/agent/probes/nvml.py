@@ -69,7 +69,7 @@ class Nvml:
             raise NvmlError(f"the GPU driver cannot be used: NVML error {code}")
         self._fixed: dict[int, JsonObject] = {}
 
-    def _call(self, name: str, *arguments: "Any") -> int:
+    def _call(self, name: str, *arguments: object) -> int:
         try:
             return int(getattr(self._library, name)(*arguments))
         except AttributeError:  # an older or newer library does not have it
@@ -80,11 +80,11 @@ class Nvml:
         value = kind()
         return value if self._call(name, *arguments, ctypes.byref(value)) == 0 else None
 
-    def _number(self, name: str, *arguments: "Any") -> int | None:
+    def _number(self, name: str, *arguments: object) -> int | None:
         value = self._get(name, ctypes.c_uint, *arguments)
         return None if value is None else int(value.value)
 
-    def _text(self, name: str, handle: "Any") -> str | None:
+    def _text(self, name: str, handle: object) -> str | None:
         buffer = ctypes.create_string_buffer(96)
         if self._call(name, handle, buffer, ctypes.c_uint(96)) != 0:
             return None
@@ -123,7 +123,7 @@ class Nvml:
             "holders": self._holders(handle),
         }  # fmt: skip
 
-    def _throttle(self, handle: "Any") -> list[str] | None:
+    def _throttle(self, handle: object) -> list[str] | None:
         for name in (
             "nvmlDeviceGetCurrentClocksEventReasons",
             "nvmlDeviceGetCurrentClocksThrottleReasons",
@@ -133,13 +133,13 @@ class Nvml:
                 return [word for bit, word in THROTTLES.items() if reasons.value & bit]
         return None
 
-    def _ecc(self, handle: "Any", kind: int) -> int | None:
+    def _ecc(self, handle: object, kind: int) -> int | None:
         errors = self._get(
             "nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong, handle, kind, _VOLATILE
         )
         return None if errors is None else int(errors.value)
 
-    def _holders(self, handle: "Any") -> "list[JsonObject] | None":
+    def _holders(self, handle: object) -> "list[JsonObject] | None":
         found: dict[int, int | None] = {}
         known = False
         for kind in ("Compute", "Graphics"):
@@ -151,7 +151,7 @@ class Nvml:
             [{"pid": pid, "bytes": size} for pid, size in sorted(found.items())] if known else None
         )
 
-    def _processes(self, name: str, handle: "Any") -> "list[Any] | None":
+    def _processes(self, name: str, handle: object) -> "list[Any] | None":
         room = 16
         while room <= GPU_HOLDERS_MAX:
             count, rows = ctypes.c_uint(room), (_Holder * room)()

@@ -81,7 +81,7 @@ def _explain_breakpoints() -> None:
     """
     before = sys.breakpointhook
 
-    def breakpointhook(*args: "Any", **named: "Any") -> "Any":
+    def breakpointhook(*args: object, **named: object) -> "Any":
         is_pdb = os.environ.get("PYTHONBREAKPOINT", "") in ("", "pdb.set_trace")
         if is_pdb and sys.stdin is not None and not sys.stdin.isatty():
             frame = sys._getframe(1)
@@ -129,7 +129,7 @@ class _Finder:
     def __init__(self, package: str) -> None:
         self.package = package
 
-    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "Any":
         if name != "headway":
             return None
         external: Any = sys.modules["_frozen_importlib_external"]
@@ -146,7 +146,7 @@ class _Finder:
 def _logger_of(maker: str) -> "Callable[[Any], None]":
     name, _, function = maker.partition(".")
 
-    def put_in(module: "Any") -> None:
+    def put_in(module: object) -> None:
         try:
             __import__(f"headway.integrations.{name}")
             getattr(sys.modules[f"headway.integrations.{name}"], function)(module)
@@ -171,13 +171,13 @@ def _answer_imports(names: str) -> None:
 class _Wandb:
     """Finds `wandb` by loading headway.compat.wandb's own finder, which takes this one's place."""
 
-    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "Any":
         if name != "wandb" and not name.startswith("wandb."):
             return None
         finder = self._finder()
         return finder.find_spec(name, path, target) if finder is not None else None
 
-    def find_distributions(self, context: "Any" = None) -> "Any":
+    def find_distributions(self, context: object = None) -> "Any":
         if getattr(context, "name", None) != "wandb":
             return ()
         finder = self._finder()
@@ -201,10 +201,10 @@ class _EntryPoints:
     no modules.
     """
 
-    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "Any":
         return None
 
-    def find_distributions(self, context: "Any" = None) -> "Any":
+    def find_distributions(self, context: object = None) -> "Any":
         name = getattr(context, "name", None)
         if name not in (None, "headway-plugins"):
             return ()
@@ -392,7 +392,7 @@ class Lookout:
     def __init__(self, name: str, then: "Callable[[Any], None]") -> None:
         self.name, self.then = name, then
 
-    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "Any":
         if name != self.name:
             return None
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
@@ -403,7 +403,7 @@ class Lookout:
             return None
         run = loader.exec_module
 
-        def exec_module(module: "Any") -> None:
+        def exec_module(module: object) -> None:
             del loader.exec_module
             run(module)
             try:
@@ -489,7 +489,7 @@ def _watch_absl(flagvalues: "Any") -> None:
         ]
         return {flag.name: flag.value for flag in own}
 
-    def call(self: "Any", argv: "Any", *more: "Any", **named: "Any") -> "Any":
+    def call(self: object, argv: object, *more: object, **named: object) -> "Any":
         rest = before(self, argv, *more, **named)
         _note_arguments(lambda: values(self))
         return rest

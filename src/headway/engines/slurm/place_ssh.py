@@ -83,16 +83,16 @@ class FarShelf:
         self._relay = relay
         self._has_looked = False
 
-    def _ask(self, method: str, /, *, in_passing: bool = False, **args: Any) -> Any:
+    def _ask(self, method: str, /, *, in_passing: bool = False, **args: object) -> Any:
         return self._relay.call("shelf", method=method, args=args, in_passing=in_passing)[0]
 
-    def _dict(self, method: str, /, **args: Any) -> dict[str, Any]:
+    def _dict(self, method: str, /, **args: Any) -> JsonObject:
         found = self._ask(method, **args)
         if not isinstance(found, dict):
             raise DamagedError(f"{self._relay.host} answered {method} with what is no answer")
         return found
 
-    def _list(self, method: str, /, *, in_passing: bool = False, **args: Any) -> list[Any]:
+    def _list(self, method: str, /, *, in_passing: bool = False, **args: object) -> list[Any]:
         found = self._ask(method, in_passing=in_passing, **args)
         if not isinstance(found, list):
             raise DamagedError(f"{self._relay.host} answered {method} with what is no answer")
@@ -216,7 +216,7 @@ class FarTray:
         self._relay = relay
         self.name = f"the tray in {relay.folder} on {relay.host}"
 
-    def _ask(self, method: str, body: bytes = b"", /, **args: Any) -> tuple[Any, bytes]:
+    def _ask(self, method: str, body: bytes = b"", /, **args: object) -> tuple[Any, bytes]:
         return self._relay.call(
             "tray", body, timeout_s=_TRAY_S, in_passing=True, method=method, **args
         )
@@ -251,7 +251,7 @@ class FarTray:
         self._ask("remove", path=path)
 
 
-def _texts(found: Any) -> list[str]:
+def _texts(found: object) -> list[str]:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 

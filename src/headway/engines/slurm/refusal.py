@@ -177,7 +177,7 @@ class Wording:
         )
         return f"{who}{did_you_mean(name, own)}", f"yours: {_names(own)}" if own else _ADMIN
 
-    def _of_names(self, what: str, name: Any, field: str) -> tuple[str, str] | None:
+    def _of_names(self, what: str, name: object, field: str) -> tuple[str, str] | None:
         if not name:
             return None
         said = self._ask(["scontrol", "show", what, "-o"])

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headway.engines.protocol import Plan
 from headway.model.errors import UsageError
@@ -201,7 +201,7 @@ def _path(path: Path) -> str:
     return text
 
 
-def _value(name: str, value: Any) -> str:
+def _value(name: str, value: object) -> str:
     text = str(value)
     if not _VALUE.match(text):
         raise UsageError(
@@ -211,7 +211,7 @@ def _value(name: str, value: Any) -> str:
     return text
 
 
-def _extra(line: Any) -> str:
+def _extra(line: object) -> str:
     if not isinstance(line, str) or not _EXTRA.match(line):
         raise UsageError(
             f"extra: {line!r:.80} is neither --name nor --name=value", "for example: --nice=100"

@@ -300,7 +300,7 @@ class Relay:
         *,
         timeout_s: float = TIMEOUT_S,
         in_passing: bool = False,
-        **head: Any,
+        **head: object,
     ) -> Answer:
         """(value, body) of the answer. `in_passing`: it does not count as use. OSError: of the far
         side.

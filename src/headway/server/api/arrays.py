@@ -2,7 +2,7 @@
 /api/jobs?array=`.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -49,7 +49,7 @@ async def find(services: Services, ref: str) -> str:
     return await services.query(arrays.find, ref)
 
 
-async def show(services: Services, uuid: str, status: int = 200, **more: Any) -> Reply:
+async def show(services: Services, uuid: str, status: int = 200, **more: object) -> Reply:
     return reply_json({**await services.query(arrays.array_object, uuid), **more}, status)
 
 

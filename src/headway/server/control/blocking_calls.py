@@ -45,7 +45,7 @@ class Calls:
         self,
         name: str,
         call: Callable[..., T],
-        *args: Any,
+        *args: object,
         patience_s: float | None = None,
         of: str = "",
     ) -> T:
@@ -80,7 +80,7 @@ class Calls:
         )
         raise LateError(f"{name} did not answer within {limit_s:g} s")
 
-    def begin(self, call: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+    def begin(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":
         """A call that nobody waits for, however long it takes; the caller looks at its end."""
         return asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 

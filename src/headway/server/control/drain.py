@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headway.engines.protocol import Engine, EngineId, Observation, Salvager
 from headway.model.errors import HeadwayError
@@ -149,7 +149,7 @@ class Drain:
                 found |= await self._ask(engine, f"rest of {engine.cluster}", engine.observe, ids)
         return {engine_id: seen for engine_id, seen in found.items() if engine_id in self._left}
 
-    async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
+    async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: object) -> T:
         return await self._calls.run(
             name, call, *args, patience_s=patience_s(engine), of=engine.cluster
         )

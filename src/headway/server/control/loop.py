@@ -297,7 +297,7 @@ class Loop:
         told = bool(tasks) and all(task.result is not None for task in tasks)
         return told and is_here(self._engine_or_none(job.spec))
 
-    async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
+    async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: object) -> T:
         """One that is slow answers later; until then nothing is known of it."""
         return await self._calls.run(
             name, call, *args, patience_s=patience_s(engine), of=engine.cluster

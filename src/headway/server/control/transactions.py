@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
-from typing import Any
 
 from headway.engines.protocol import EngineId, Plan
 from headway.model.job import ENDED, Job, JobSpec, State
@@ -54,7 +53,7 @@ def apply_state(action: SetState, word: str | None, c: Connection) -> None:
 
 
 def _set_attempt(
-    c: Connection, action: SetState, number: int, word: str | None, **more: Any
+    c: Connection, action: SetState, number: int, word: str | None, **more: object
 ) -> None:
     values: JsonObject = {
         "exit_code": action.exit_code,

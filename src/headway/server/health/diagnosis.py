@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Begins(Protocol):
-    def begin(self, call: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]": ...
+    def begin(self, call: Callable[..., Any], *args: object) -> "asyncio.Future[Any]": ...
 
 
 @dataclass(slots=True)

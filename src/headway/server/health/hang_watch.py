@@ -160,7 +160,7 @@ class HangWatch:
         for job in [job for job in self._hung if job not in running]:
             await self._close(job)
 
-    def _read(self, work: Callable[..., Any], *args: Any) -> Any:
+    def _read(self, work: Callable[..., Any], *args: object) -> Any:
         with self._store.read() as c:
             return work(c, *args)
 

@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from headway.home.paths import Paths
 from headway.home.remote_server import Address
@@ -167,14 +166,14 @@ class Door:
         await asyncio.gather(self._task, *self._entering, return_exceptions=True)
 
 
-def _set(ready: "asyncio.Future[Any]") -> None:
+def _set(ready: "asyncio.Future[object]") -> None:
     if not ready.done():
         ready.set_result(None)
 
 
 async def _first_byte(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> bytes:
     """Without taking it: TLS begins with it. Empty: he hung up."""
-    ready: asyncio.Future[Any] = loop.create_future()
+    ready: asyncio.Future[object] = loop.create_future()
     loop.add_reader(connection.fileno(), _set, ready)
     try:
         await ready

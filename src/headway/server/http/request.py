@@ -89,7 +89,7 @@ class Call:
         return any(name == b"accept" and content_type in value for name, value in self.headers)
 
 
-def check(value: Any, kind: type[T]) -> T:
+def check(value: object, kind: type[T]) -> T:
     try:
         # keys of JSON objects are text, also where we mean numbers
         return msgspec.convert(value, kind, str_keys=True)
@@ -99,7 +99,7 @@ def check(value: Any, kind: type[T]) -> T:
         raise UsageError("the request has a name that is not Unicode") from None
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes) -> object:
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -121,7 +121,7 @@ def _check_depth(text: str) -> None:
             raise UsageError(f"the request is nested deeper than {JSON_DEPTH_MAX} levels")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+def _object(pairs: list[tuple[str, object]]) -> JsonObject:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise UsageError("the request has the same key twice in one object")
@@ -177,11 +177,11 @@ def read_query(query_string: bytes, kind: type[T]) -> T:
         raise UsageError(f"the address is not valid: {error}") from None
 
 
-def _is_list(kind: Any) -> bool:
+def _is_list(kind: object) -> bool:
     return getattr(kind, "__origin__", None) is list
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """JSON. A name that is not Unicode (an argument that was not UTF-8) goes out escaped instead of
     failing.
     """
@@ -198,7 +198,7 @@ def encode_rows(rows: Iterable[Any]) -> bytes:
     return b"[" + b",\n".join(map(encode, rows)) + b"]"
 
 
-def reply_json(value: Any, status: int = 200) -> Reply:
+def reply_json(value: object, status: int = 200) -> Reply:
     return Reply(encode(value), status)
 
 

@@ -15,7 +15,7 @@ import threading
 import time
 from concurrent.futures import TimeoutError as LateError
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.home import remote_server
 from headway.home.connect import Response
@@ -288,7 +288,7 @@ class Forwarder:
     # -- the wire
 
     def _post(
-        self, route: str, client: remote_server.RemoteClient | None = None, **more: Any
+        self, route: str, client: remote_server.RemoteClient | None = None, **more: object
     ) -> Response:
         answer: Response = (client or self._client).request("POST", route, **more)
         if answer.status == 200:

@@ -134,7 +134,7 @@ def _notice(
     return Notice(key, job.pk, kind, {name: safe(value) for name, value in facts.items()})
 
 
-def safe(value: Any) -> Any:
+def safe(value: object) -> Any:
     """A text of a job on its way out: secrets masked, printable, of bounded length."""
     if not isinstance(value, str):
         return value

@@ -173,7 +173,7 @@ class Notifier:
             waits.append(max(0.0, (next_ns - self._clock_ns()) / 1e9))
         return min(waits)
 
-    async def _read(self, work: Callable[..., T], *args: Any) -> T:
+    async def _read(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, self._query, work, args
         )

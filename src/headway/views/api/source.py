@@ -32,7 +32,7 @@ _TROUBLE: Final = "x-headway-trouble"
 _NOTICE: Final = "x-headway-notice"
 _LOG_TAIL_BYTES: Final = 16 * 1024
 _TRIES: Final = 10  # of a request to servers that are ended over it, one after the other
-Query = Iterable[tuple[str, Any]]
+Query = Iterable[tuple[str, object]]
 _REF: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _ERRORS: Final[dict[str, type[HeadwayError]]] = {
     error.code: error
@@ -117,7 +117,7 @@ class Source:
     def get(self, route: str, query: Query = ()) -> Any:
         return self._data("GET", route + encode(query), again=True)
 
-    def post(self, route: str, body: Any, *, wait_s: float = 0.0, again: bool = False) -> Any:
+    def post(self, route: str, body: object, *, wait_s: float = 0.0, again: bool = False) -> Any:
         """`again`: asking twice is asking once, so it is repeated where a server was ended over it."""
         if wait_s:  # it is asked to wait
             self.client.slow = None
@@ -134,7 +134,7 @@ class Source:
                 raise
             return self.get(job_route(ref))
 
-    def patch(self, route: str, body: Any) -> Any:
+    def patch(self, route: str, body: object) -> Any:
         return self._data("PATCH", route, body=body, again=True)
 
     def delete(self, route: str) -> Any:
@@ -159,7 +159,7 @@ class Source:
             raise error_of(answer, f"POST {target[:120]}")
         return parse(answer.body, f"POST {target[:120]}")
 
-    def post_raw(self, route: str, body: Any, *, wait_s: float = 0.0) -> bytes:
+    def post_raw(self, route: str, body: object, *, wait_s: float = 0.0) -> bytes:
         """A question with a body, whose answer is not JSON; it may take `wait_s` longer than others."""
         limit_s = VIEW_TIMEOUT_S + wait_s
         return self._answer("POST", route, body=body, timeout_s=limit_s, again=True).body
@@ -172,7 +172,7 @@ class Source:
         method: str,
         route: str,
         *,
-        body: Any = None,
+        body: object = None,
         timeout_s: float | None = None,
         again: bool,
     ) -> Any:
@@ -184,7 +184,7 @@ class Source:
         method: str,
         route: str,
         *,
-        body: Any = None,
+        body: object = None,
         timeout_s: float | None = None,
         again: bool,
     ) -> Response:

@@ -15,7 +15,6 @@ import tarfile  # noqa: TID251  (written here, never extracted)
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from headway import __version__
 from headway.home import paths as homes
@@ -100,7 +99,7 @@ def _members(source: Source, job: JsonObject, settings: Settings) -> Iterator[tu
 
 
 def _asked(
-    source: Source, job: JsonObject, name: str, query: list[tuple[str, Any]] | None = None
+    source: Source, job: JsonObject, name: str, query: list[tuple[str, object]] | None = None
 ) -> bytes:
     """What cannot be had is told in its place: the rest is worth having."""
     try:
@@ -159,7 +158,7 @@ def _tail(path: Path, bytes_max: int) -> bytes:
         return f"hw: {path}: {error.strerror}\n".encode()
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     return (
         json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
     )

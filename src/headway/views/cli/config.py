@@ -89,7 +89,7 @@ def _set(call: Call, name: str, value: str) -> int:
     return 0
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """As a script reads it: in the base unit."""
     return value if isinstance(value, str) else json.dumps(value)
 

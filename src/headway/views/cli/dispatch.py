@@ -34,7 +34,7 @@ class Call:
         self.terminal = terminal
         self._sources: list[Source] = []
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         return self.values.get(key, default)
 
     @property

@@ -5,7 +5,6 @@ A record that the program has not printed itself is nowhere else to be read once
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from headway.model.errors import NotFoundError
 from headway.model.json_types import JsonObject
@@ -38,7 +37,9 @@ def show(call: Call, source: Source, job: JsonObject) -> None:
     sink.finish()
 
 
-def _put(follow: Follow, sink: Merged | JsonLines, query: list[tuple[str, Any]], after: int) -> int:
+def _put(
+    follow: Follow, sink: Merged | JsonLines, query: list[tuple[str, object]], after: int
+) -> int:
     for page in _pages(follow, query, after):
         found = page["records"]
         sink.take(
@@ -54,7 +55,7 @@ def _put(follow: Follow, sink: Merged | JsonLines, query: list[tuple[str, Any]],
     return after
 
 
-def _pages(follow: Follow, query: list[tuple[str, Any]], after: int) -> Iterator[JsonObject]:
+def _pages(follow: Follow, query: list[tuple[str, object]], after: int) -> Iterator[JsonObject]:
     more = True
     while more:
         page = follow.ask(partial(_ask, follow.job_id, [*query, ("after", after)]))
@@ -63,7 +64,7 @@ def _pages(follow: Follow, query: list[tuple[str, Any]], after: int) -> Iterator
         query = [pair for pair in query if pair[0] != "tail"]
 
 
-def _ask(job_id: str, query: list[tuple[str, Any]], source: Source) -> JsonObject:
+def _ask(job_id: str, query: list[tuple[str, object]], source: Source) -> JsonObject:
     found: JsonObject = source.get(job_route(job_id, "records"), query)
     return found
 

@@ -8,7 +8,7 @@ only (Sec7).
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.model.errors import NotFoundError, UsageError
 from headway.model.json_types import JsonObject
@@ -155,7 +155,7 @@ def selects_one(call: Call, job: Job) -> bool:
     return call.get("rank") is not None or len(found) <= 1
 
 
-def _query(call: Call) -> list[tuple[str, Any]]:
+def _query(call: Call) -> list[tuple[str, object]]:
     keys = ("attempt", "task", "rank", "stream", "tail", "bytes", "grep")
     return [(key, call.get(key)) for key in keys]
 
@@ -174,7 +174,7 @@ def _raw(call: Call, source: Source, job: Job) -> None:
         offset = _copy(follow, sink, query, offset)
 
 
-def _copy(follow: Follow, sink: Sink, query: list[tuple[str, Any]], offset: int) -> int:
+def _copy(follow: Follow, sink: Sink, query: list[tuple[str, object]], offset: int) -> int:
     """All that there is from `offset` on; where it ends."""
     while True:
         asked = [*query, ("offset", offset)]
@@ -228,13 +228,13 @@ def _show(
     return cursor
 
 
-def _lines_from(job_id: str, query: list[tuple[str, Any]], source: Source) -> JsonObject:
+def _lines_from(job_id: str, query: list[tuple[str, object]], source: Source) -> JsonObject:
     found: JsonObject = source.get(job_route(job_id, "logs"), query)
     return found
 
 
 def _pages(
-    follow: Follow, query: list[tuple[str, Any]], cursor: str | None = None
+    follow: Follow, query: list[tuple[str, object]], cursor: str | None = None
 ) -> Iterator[JsonObject]:
     """Answers from the cursor on, until the server has no more for now."""
     more = True

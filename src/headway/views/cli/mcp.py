@@ -100,7 +100,7 @@ class Server:
     def tools(self) -> dict[str, Tool]:
         return {name: tool for name, tool in TOOLS.items() if self.operates or not tool.changes}
 
-    def _call(self, number: Any, params: Arguments) -> JsonObject:
+    def _call(self, number: object, params: Arguments) -> JsonObject:
         name, arguments = params.get("name"), params.get("arguments") or {}
         tool = self.tools.get(name) if isinstance(name, str) else None
         if tool is None:
@@ -122,11 +122,11 @@ class Server:
         return _result(number, {"content": [{"type": "text", "text": text}], "isError": False})
 
 
-def _result(number: Any, value: JsonObject) -> JsonObject:
+def _result(number: object, value: JsonObject) -> JsonObject:
     return {"jsonrpc": "2.0", "id": number, "result": value}
 
 
-def _failure(number: Any, code: int, message: str) -> JsonObject:
+def _failure(number: object, code: int, message: str) -> JsonObject:
     return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}
 
 
@@ -147,7 +147,7 @@ _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-def _check(tool: Tool, arguments: Any) -> str:
+def _check(tool: Tool, arguments: object) -> str:
     """What is wrong with them; empty: nothing."""
     if not isinstance(arguments, dict):
         return "arguments must be an object"
@@ -215,7 +215,7 @@ def _why(server: Server, a: Arguments) -> Any:
 
 def _logs(server: Server, a: Arguments) -> Any:
     lines = min(a.get("lines", 100), _LINES_MAX)
-    query: list[tuple[str, Any]] = [
+    query: list[tuple[str, object]] = [
         ("rank", a.get("rank")), ("stream", a.get("stream")), ("attempt", a.get("attempt")),
     ]  # fmt: skip
     query.append(("grep", a["search"]) if a.get("search") else ("tail", lines))
@@ -227,7 +227,7 @@ def _logs(server: Server, a: Arguments) -> Any:
     return {"lines": shown, "more": found["more"]}
 
 
-def _metrics(server: Server, a: Arguments) -> Any:
+def _metrics(server: Server, a: Arguments) -> object:
     query = [
         ("name", a.get("names")),
         ("rank", a.get("rank", 0)),
@@ -249,12 +249,12 @@ def _compare(server: Server, a: Arguments) -> Any:
     return found
 
 
-def _importance(server: Server, a: Arguments) -> Any:
+def _importance(server: Server, a: Arguments) -> object:
     body = {"experiment": a.get("experiment"), "where": a.get("where"), "name": [a["metric"]]}
     return server.source.post("/api/compare/importance", body, again=True)
 
 
-def _diff(server: Server, a: Arguments) -> Any:
+def _diff(server: Server, a: Arguments) -> object:
     return server.source.get("/api/diff", [("ids", a["ids"]), ("metric", a.get("metric"))])
 
 

@@ -71,7 +71,7 @@ def _all_of(call: Call, source: Source, jobs: list[Job]) -> dict[str, Series]:
     return found
 
 
-def _query(call: Call) -> list[tuple[str, Any]]:
+def _query(call: Call) -> list[tuple[str, object]]:
     query = [
         ("name", call.get("metrics")),
         ("rank", call.get("rank")),
@@ -167,7 +167,7 @@ def _row(name: str, entry: JsonObject) -> list[str]:
     return [*front, last_step, last_value, least, most, odd]
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     """JSON has no NaN: it comes as a word."""
     if isinstance(value, str):
         return _SPECIAL.get(value, value)

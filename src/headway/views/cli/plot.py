@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.json_types import JsonObject
@@ -16,6 +16,10 @@ from headway.views.cli.dispatch import Call
 from headway.views.text import comparison, table
 from headway.views.text import format as fmt
 from headway.views.text.terminal import BOLD, DIM
+
+if TYPE_CHECKING:
+    from headway.views.plot.plot_axes import Scale
+    from headway.views.plot.plot_lines import Line, Panel
 
 _LINES_MAX: Final = 24  # of one panel in a terminal
 _ROWS: Final = 18
@@ -69,7 +73,7 @@ def _default_metrics(answer: Answer) -> list[str]:
 # -- lines
 
 
-def _panels(call: Call, source: Source, answer: Answer) -> list[Any]:
+def _panels(call: Call, source: Source, answer: Answer) -> "list[Panel]":
     from headway.views.plot import plot_lines
 
     pixels = _FILE_PIXELS if call.get("output") else 2 * (call.terminal.out.columns or 100)
@@ -103,12 +107,12 @@ def _panels(call: Call, source: Source, answer: Answer) -> list[Any]:
     return [panel for panel in panels if panel.lines]
 
 
-def _common_axis(lines: list[Any]) -> str:
+def _common_axis(lines: "list[Line]") -> str:
     """What x is; jobs may have defined different axes for one metric."""
     return " or ".join(dict.fromkeys(line.axis for line in lines)) or "step"
 
 
-def _from_start(lines: list[Any]) -> None:
+def _from_start(lines: "list[Line]") -> None:
     """Seconds since the first point of each job: jobs that ran one after the other lie together."""
     starts: dict[str, float] = {}
     for line in lines:
@@ -119,7 +123,7 @@ def _from_start(lines: list[Any]) -> None:
             line.x = line.x - starts[line.job]
 
 
-def _name_lines(call: Call, answer: Answer, panel: Any) -> None:
+def _name_lines(call: Call, answer: Answer, panel: "Panel") -> None:
     """A label and a colour for each line: by job; attempts and ranks of one job are told apart."""
     configs = {job["id"]: job["config"] for job in answer["jobs"]}
     keys = answer["differs"][:4]
@@ -147,12 +151,12 @@ def _name_lines(call: Call, answer: Answer, panel: Any) -> None:
             line.color = jobs.index(line.job)
 
 
-def _group(call: Call, answer: Answer, panel: Any) -> None:
+def _group(call: Call, answer: Answer, panel: "Panel") -> None:
     from headway.views.plot import plot_lines
 
     keys = comparison.group_keys(answer, call.get("group"))
     configs = {job["id"]: job["config"] for job in answer["jobs"]}
-    members: dict[str, list[Any]] = {}
+    members: dict[str, list[Line]] = {}
     for line in panel.lines:
         config = configs.get(line.job, {})
         label = (
@@ -168,7 +172,7 @@ def _group(call: Call, answer: Answer, panel: Any) -> None:
         panel.lines.append(band)
 
 
-def _data(panels: list[Any]) -> Answer:
+def _data(panels: "list[Panel]") -> Answer:
     found: Answer = {}
     for panel in panels:
         found[panel.name] = [
@@ -187,7 +191,7 @@ def _data(panels: list[Any]) -> Answer:
 # -- drawing
 
 
-def _scales(call: Call, panel: Any) -> tuple[Any, Any]:
+def _scales(call: Call, panel: "Panel") -> "tuple[Scale, Scale]":
     from headway.views.plot import plot_axes
 
     axes = call.get("log") or ""
@@ -205,7 +209,7 @@ def _scales(call: Call, panel: Any) -> tuple[Any, Any]:
     return plot_axes.scale(xs, log=log_x), plot_axes.scale(ys, log=log_y, pad=0.03)
 
 
-def _x_words(panel: Any) -> tuple[str, Callable[[float], str], Callable[..., list[float]]]:
+def _x_words(panel: "Panel") -> tuple[str, Callable[[float], str], Callable[..., list[float]]]:
     from headway.views.plot import plot_axes
 
     if panel.axis == "time":
@@ -217,7 +221,7 @@ def _x_words(panel: Any) -> tuple[str, Callable[[float], str], Callable[..., lis
     return panel.axis, plot_axes.label, lambda axis, count=8: plot_axes.ticks(axis, count)
 
 
-def _text(call: Call, panels: list[Any], rows: int = _ROWS) -> list[str]:
+def _text(call: Call, panels: "list[Panel]", rows: int = _ROWS) -> list[str]:
     from headway.views.plot import braille
 
     out = call.terminal.out
@@ -243,7 +247,7 @@ def _text(call: Call, panels: list[Any], rows: int = _ROWS) -> list[str]:
     return lines
 
 
-def _legend(call: Call, panel: Any) -> list[str]:
+def _legend(call: Call, panel: "Panel") -> list[str]:
     from headway.views.plot import braille
 
     out = call.terminal.out
@@ -266,7 +270,7 @@ def _legend(call: Call, panel: Any) -> list[str]:
     return painted
 
 
-def _left_out(panel: Any) -> list[str]:
+def _left_out(panel: "Panel") -> list[str]:
     found = []
     if panel.not_finite:
         found.append(f"  {fmt.plural(panel.not_finite, 'point')} not finite, not drawn")
@@ -277,7 +281,7 @@ def _left_out(panel: Any) -> list[str]:
     return found
 
 
-def _write(call: Call, panels: list[Any]) -> None:
+def _write(call: Call, panels: "list[Panel]") -> None:
     from headway.views.plot import chart_scene, svg_chart
 
     axes = [_scales(call, panel) for panel in panels]

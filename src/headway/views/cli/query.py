@@ -466,7 +466,7 @@ def _usage_words(found: JsonObject) -> str:
     return " · ".join(words)
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {_brief(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

@@ -7,7 +7,7 @@ Called by `ls`, `abort`, `resubmit`, `release` and `delete`.
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.json_types import JsonObject
@@ -26,7 +26,7 @@ def states_of(call: Call) -> list[str]:
 
 def query(
     call: Call, states: list[str] | None = None, limit: int | None = None
-) -> list[tuple[str, Any]]:
+) -> list[tuple[str, object]]:
     """What the call selects, in the words of the server; which filters before it limits."""
     return [
         ("state", states_of(call) or states or []), ("cluster", call.get("cluster")),
@@ -40,7 +40,7 @@ def query(
 
 def find(
     call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None, fold: bool = False,
-    brief: bool = False, more: Sequence[tuple[str, Any]] = (),
+    brief: bool = False, more: Sequence[tuple[str, object]] = (),
 ) -> list[Job]:  # fmt: skip
     """The jobs that the call selects, newest first. `states` counts where the call names none.
 

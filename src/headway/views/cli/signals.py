@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 from headway.model.errors import HeadwayError, RefusedError
 from headway.views.api.source import Source, job_route, until_reached
@@ -58,7 +57,7 @@ class Signals:
         self.job_id = job_id
         self._aimed.set()
 
-    def _came(self, number: int, _: Any) -> None:
+    def _came(self, number: int, _: object) -> None:
         if number == signal.SIGHUP:
             raise Leave(128 + number)
         if number == signal.SIGTERM:

@@ -45,7 +45,7 @@ def command(call: Call) -> int:
     return 0
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
@@ -58,7 +58,7 @@ def _grid(names: list[str], rows: list[list[Any]]) -> Grid:
     return Grid(names, cells, numeric, [True] * len(names))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return _text(value)

@@ -136,7 +136,7 @@ def _await_ready(child: "subprocess.Popen[bytes]", port: int, log: Path) -> None
 
 
 def _follow(
-    call: Call, source: Source, child: "subprocess.Popen[bytes]", events: Any, done: set[str]
+    call: Call, source: Source, child: "subprocess.Popen[bytes]", events: object, done: set[str]
 ) -> int:
     """Until TensorBoard ends, Ctrl-C, or so long after the last job has ended."""
     linger_s = call.get("linger_s")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.json_types import JsonObject
@@ -159,7 +159,7 @@ def _plainly(call: Call, source: Source, jobs: list[Job]) -> int:
 def _leaving_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP end the view, not the process: the terminal is given back on the way out."""
 
-    def leave(number: int, _: Any) -> None:
+    def leave(number: int, _: object) -> None:
         raise Leave(128 + number)
 
     numbers = [

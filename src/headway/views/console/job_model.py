@@ -73,7 +73,7 @@ class Model:
     # parts of the last frame that still hold
     memo: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
-    def remember(self, part: str, key: Any, make: Callable[[], T]) -> T:
+    def remember(self, part: str, key: object, make: Callable[[], T]) -> T:
         """What `make` made last time, as long as `key` is equal: with 512 ranks, some parts cost
         milliseconds.
         """
@@ -150,7 +150,7 @@ class Model:
             if time_s > curve.last_s:
                 curve.add(time_s, number)
 
-    def _take_metric(self, name: str, value: Any) -> None:
+    def _take_metric(self, name: str, value: object) -> None:
         if name not in self.metrics and len(self.metrics) >= _METRICS_MAX:
             return
         metric = self.metrics.setdefault(name, Metric())

@@ -120,7 +120,9 @@ def _lines(run: ImportedRun, path: Path, top: Path) -> Iterator[Point]:
         run.skipped.append(f"{path}: {bad} lines that are no points")
 
 
-def _head(run: ImportedRun, name: Any, status: Any, start: Any, end: Any, user: Any) -> None:
+def _head(
+    run: ImportedRun, name: object, status: object, start: object, end: object, user: object
+) -> None:
     run.name = str(name or run.name)
     told = str(status or "")
     word = _NUMBERED.get(int(told), "") if re.fullmatch(r"[0-9]{1,4}", told) else told

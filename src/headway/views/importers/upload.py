@@ -98,7 +98,7 @@ def _fact(run: ImportedRun, what: str, fact: JsonObject) -> Iterator[bytes]:
     yield frame
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """JSON can hold no NaN; names are texts."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}

@@ -200,7 +200,7 @@ class _Reader:
         if flat and -(2**62) <= self.step <= 2**62:
             self.rows.append((tuple(flat), self.step, time_ns, list(flat.values())))
 
-    def _flatten(self, name: str, value: Any, flat: dict[str, float]) -> None:
+    def _flatten(self, name: str, value: object, flat: dict[str, float]) -> None:
         if isinstance(value, bool | int | float):
             flat[name] = float(value)
         elif isinstance(value, dict) and "_type" not in value:

@@ -48,13 +48,13 @@ def value_of(metric: JsonObject | None, *, last: bool) -> float | None:
     return finite(shown)
 
 
-def finite(value: Any) -> float | None:
+def finite(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
 
 
-def config_text(value: Any) -> str:
+def config_text(value: object) -> str:
     if isinstance(value, float):
         return fmt.number(value) if abs(value) < 1e15 else repr(value)
     if isinstance(value, bool):
@@ -120,7 +120,7 @@ def _reader(answer: Answer, name: str, *, last: bool) -> Callable[[Job], Any]:
     )
 
 
-def _order(value: Any) -> tuple[int, Any]:
+def _order(value: object) -> tuple[int, Any]:
     """Numbers before texts, so that a column of both can be sorted."""
     number = finite(value)
     if number is not None:
@@ -337,7 +337,7 @@ def groups_csv(answer: Answer, keys: Sequence[str], groups: Sequence[Group]) -> 
     return rows
 
 
-def _exact(value: Any) -> str:
+def _exact(value: object) -> str:
     return "" if value is None else str(value)
 
 

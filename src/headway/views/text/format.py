@@ -132,7 +132,7 @@ def carried_words(tracker: JsonObject) -> str:
     return f"{words}: {size(tracker.get('completed'))} of {size(total)}" if total else words
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """A metric's value. JSON cannot hold NaN and infinities: they come as strings and are shown
     short.
     """

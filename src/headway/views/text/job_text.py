@@ -122,7 +122,7 @@ def progress_words(job: Job) -> str:
     return inner
 
 
-def _real(value: Any) -> float | None:
+def _real(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
@@ -231,7 +231,7 @@ def _packed(words: list[str], columns: int) -> list[str]:
     return lines
 
 
-def _best_words(last: Any, best: "Best | None") -> str:
+def _best_words(last: object, best: "Best | None") -> str:
     """Nothing where the last value is the best, as far as can be seen."""
     if best is None or fmt.number(best.value) == fmt.number(last):
         return ""
@@ -240,7 +240,7 @@ def _best_words(last: Any, best: "Best | None") -> str:
     )
 
 
-def _value(found: Any) -> Any:
+def _value(found: object) -> object:
     return found.get("value") if isinstance(found, dict) else found
 
 
@@ -301,14 +301,14 @@ def _counted(event: Event) -> tuple[Any, ...]:
     return event.get("attempt"), event.get("rank"), str((event.get("data") or {}).get("pid"))
 
 
-def _refused_words(refused: Any, produced: Any) -> str:
+def _refused_words(refused: object, produced: object) -> str:
     """`500 of 1,000 points were refused, and not kept`."""
     if not (isinstance(refused, int) and isinstance(produced, int) and refused > 0):
         return ""
     return f"{refused:,} of {produced:,} points {'was' if refused == 1 else 'were'} refused, and not kept"
 
 
-def retry_words(number: Any, because: Any, retry: JsonObject) -> str:
+def retry_words(number: object, because: object, retry: JsonObject) -> str:
     """`attempt 1 failed: exited with code 1; retry 1 of 3 in 8 s`."""
     where = {"other_node": " on another node", "when_room": " when there is room"}.get(
         str(retry.get("do")), ""
@@ -579,7 +579,7 @@ def _failed_by_itself(process: JsonObject) -> bool:
     return bad and reason not in _REASON_STOPPED and not reason.endswith("failed")
 
 
-def _exception_of(events: list[Event], rank: Any) -> JsonObject | None:
+def _exception_of(events: list[Event], rank: object) -> JsonObject | None:
     """The first exception of the main thread; of any thread if there is none."""
     told = [e for e in events if e.get("type") == "exception" and e.get("rank") == rank]
     told.sort(key=lambda e: (e.get("data") or {}).get("where") != "main")

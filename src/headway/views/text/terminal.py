@@ -9,7 +9,7 @@ import os
 import re
 import select
 import sys
-from typing import Any, Final
+from typing import Final
 
 from headway.wire import display
 
@@ -110,7 +110,7 @@ class Terminal:
         except OSError:
             pass
 
-    def put_json(self, value: Any) -> None:
+    def put_json(self, value: object) -> None:
         """ASCII only, so that it is the same in every locale and harmless on a terminal."""
         import json
 

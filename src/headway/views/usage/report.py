@@ -71,7 +71,7 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Foreign words: what is invisible or turns the reading direction is shown as a mark."""
     return display.line(str(value if value is not None else ""))
 

@@ -83,7 +83,7 @@ class Windows:
                 key = (int(one.get("attempt") or 1), one.get("rank"))
                 self._turns.setdefault(key, []).append((moment.timestamp(), bool(one.get("open"))))
 
-    def is_open(self, attempt: int, rank: Any, time_s: float) -> bool:
+    def is_open(self, attempt: int, rank: object, time_s: float) -> bool:
         turns = self._turns.get((attempt, rank))
         if not turns:
             return True
@@ -282,9 +282,9 @@ def csv_rows(found: list[Track]) -> list[list[str]]:
 _NODE_SHARE: Final = ("MemUtil_Percent", "memory", "memory_total")
 
 
-def _objects(value: Any) -> list[Sample]:
+def _objects(value: object) -> list[Sample]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

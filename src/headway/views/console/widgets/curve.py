@@ -8,7 +8,7 @@ memory and the same width.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 PLACES: Final = 128
 _FIRST_PLACE_S: Final = 0.25
@@ -16,7 +16,7 @@ _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def real(value: Any) -> float | None:
+def real(value: object) -> float | None:
     """A number of the contract, where NaN and infinities are strings; None for what is no number."""
     if isinstance(value, str):
         return _SPECIAL.get(value)
