@@ -15,6 +15,7 @@ from headway.store.jsonform import iso
 if TYPE_CHECKING:
     from headway.server.app import Services
 
+LOOKS_S_MAX = 3.0
 LOOKS, LOOK_PAUSE_S = 25, 0.05  # at where the ranks stand, when somebody waits for the answer
 
 
@@ -26,7 +27,7 @@ async def running(services: "Services", job: Job) -> JsonObject:
         told = {one["cause"] for one in findings}
         slow = await services.slows.judge(job, 0)
         if services.slows.straggler(job.pk) is None:
-            lagging = await services.slows.look_at_ranks(job, LOOKS, LOOK_PAUSE_S)
+            lagging = await services.slows.look_at_ranks(job, LOOKS, LOOK_PAUSE_S, LOOKS_S_MAX)
             slow = [lagging, *slow] if lagging else slow
         more = [make_finding(job, one) for one in slow if one.cause not in told]
         number, since = job.attempts[-1].number, iso(job.started_ns)

@@ -32,6 +32,7 @@ AGREE = 2  # looks in a row that must find the same, or nothing, before it is to
 DUTY = 20  # between two rounds of looks there is so many times the pause that a round took
 AT_ONCE = 2  # jobs whose ranks are looked at at the same time
 RANKS_RAN_S = 20.0  # a job that has made steps for less is not looked at so closely
+BURST_S_MAX = 90.0  # for all looks at the ranks of one job
 QUIET_S = 10.0  # a job that is silent for longer has other troubles
 LEVEL = 1  # samples of ten seconds
 
@@ -218,20 +219,28 @@ class SlowWatch:
 
     async def _burst(self, job: Job, watched: Watched) -> None:
         try:
-            watched.straggler = await self.look_at_ranks(job, SLOW_LOOKS, SLOW_LOOK_PAUSE_S)
+            watched.straggler = await self.look_at_ranks(
+                job, SLOW_LOOKS, SLOW_LOOK_PAUSE_S, BURST_S_MAX
+            )
         except HeadwayError as error:
             log.info("the ranks of %s could not be looked at: %s", job.id, error)
         # one job that cannot be looked at must not keep us from the others
         except Exception:
             log.exception("looked at the ranks of %s in vain", job.id)
 
-    async def look_at_ranks(self, job: Job, count: int, pause_s: float) -> slow.Slow | None:
-        """The rank that the others wait for; None: there is none, or no step was made meanwhile."""
+    async def look_at_ranks(
+        self, job: Job, count: int, pause_s: float, most_s: float
+    ) -> slow.Slow | None:
+        """The rank that the others wait for; None: there is none, no step was made meanwhile, or it
+        takes longer than `most_s` to find out.
+        """
         if not self._may_lag(job):
             return None
         begun_s = self._clock_s()
         looks: list[dict[int, str | None]] = []
         for _ in range(count):
+            if self._clock_s() - begun_s > most_s:
+                break  # a rank that does not answer makes every look long
             _, facts = await self._stacks.collect(job)
             looks.append({rank: one.kind for rank, one in hang.ranks_of(facts).items()})
             await self._sleep(pause_s)
