@@ -71,6 +71,7 @@ _FAILED_SAID = re.compile(
     r"|return code = -?[1-9]"
 )
 _SHELL = re.compile(r"sh: |: line \d+: |: command not found")
+_SHELL_MISSES = re.compile(r": command not found\s*$")
 # Lines of a usage text speak of errors without having any.
 _HELP = re.compile(r"\s*(?:usage: |-\w,? |(?:-\w, )?--[\w-]+(?: |=|$))")
 _WATCHDOG = re.compile(
@@ -383,7 +384,11 @@ def _survival(match: Match, stream: Stream, evidence: Evidence) -> float:
     text = stream.lines
     ended_well = any(line.number > number and _SUCCESS.search(line.text) for line in text[-400:])
     said = any(_FAILED_SAID.search(line.text) for line in text[-400:])
-    went_on = any(line.number > number and _WENT_ON.search(line.text) for line in text[-400:])
+    # What a thread or a peer says at the end of a program that had done its work, counts as little.
+    late = match.role == CONSEQUENCE or (match.traceback is not None and match.traceback.logged)
+    went_on = any(
+        (late or line.number > number) and _WENT_ON.search(line.text) for line in text[-400:]
+    )
     if went_on and not said:
         return ENDED_WELL
     if ended_well and not said:
@@ -396,8 +401,11 @@ def _survival(match: Match, stream: Stream, evidence: Evidence) -> float:
 
 def _shell_went_on(match: Match, stream: Stream, evidence: Evidence) -> float:
     """A script prints "command not found" and goes on, unless that was its last word."""
+    later = any(
+        line.number > match.line.number and _SHELL_MISSES.search(line.text) for line in stream.lines
+    )
     if evidence.exit_code in (126, 127):
-        return 1.0
+        return 0.7 if later else 1.0  # the last of them gave the exit code
     if evidence.signal is not None or (evidence.exit_code or 0) > 2:
         return 0.4
     return 0.6 if stream.line_count - match.line.number > 10 else 1.0

@@ -49,7 +49,7 @@ _IGNORED = re.compile(
 _CHAINED = re.compile(
     r"During handling of the above exception|The above exception was the direct cause"
 )
-_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG)\b")
+_LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG)\b|^Exception in thread ")
 
 
 @dataclass(slots=True)

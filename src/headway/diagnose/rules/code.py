@@ -7,7 +7,7 @@ RULES = (
         "code_exception",
         r"^panic: |^thread '[^']*' panicked at"
         r"|^Exception in thread \"\S+\" [\w.$]+(?:Exception|Error)"
-        r"|^Unhandled exception\. [\w.]+|^ERROR: LoadError: |^Uncaught (?:\w+)?Error: ",
+        r"|^Unhandled exception\. [\w.]+|^(?:julia> )?ERROR: LoadError: |^Uncaught (?:\w+)?Error: ",
         "panic",
         "exception in thread",
         "unhandled exception",
@@ -106,7 +106,8 @@ RULES = (
         r"|should)) (?:specify|set|provide|use|pass|define|enable|disable|choose)"
         r"|required (?:config|argument|parameter|field|key|option)"
         r"|config\w* .*(?:missing|invalid|unknown|wrong|not (?:found|specified|set))"
-        r"|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]+\w+",
+        r"|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]+\w+"
+        r"|^\w*Error: (?:--|`)\w+`? (?:requires|must|can only|cannot)",
         "world",
         "divisible",
         "multiple of",

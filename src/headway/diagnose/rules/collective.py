@@ -42,8 +42,7 @@ RULES = (
         "got stuck",
         confidence=0.82,
         role=CONSEQUENCE,
-        unless=r"(?i)\bset(?:ting)? .*timeout|Timeout\(ms\)=\d+\)?$|no timeout|timeout="
-        r"",
+        unless=r"(?i)\bset(?:ting)? .*timeout|no timeout|timeout=",
     ),
     rule(
         "collective_cascade",

@@ -137,6 +137,8 @@ RULES = (
         confidence=0.85,
         role=ROOT,
         where=EXCEPTION,
+        # A misspelt name: Python knows a better one.
+        unless=r"module '(?!numpy)[\w.]+' has no attribute .*Did you mean",
     ),
     rule(
         "import_error",

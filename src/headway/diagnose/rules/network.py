@@ -140,7 +140,7 @@ RULES = (
         r"|PERMISSION_DENIED|PermissionDenied|RefreshError|DefaultCredentialsError|\(Forbidden\)"
         r"|403 Forbidden|gated repo"
         r"|AuthorizationFailure|permission denied on resource|could not read Username"
-        r"|\(40[13]\) when calling|permission denied while trying to connect",
+        r"|do(?:es)? not have permission|\(40[13]\) when calling|permission denied while trying to connect",
         "client error",
         "http",
         "gated",

@@ -5,7 +5,7 @@ from headway.diagnose.rule import FACT, ROOT, SUMMARY, rule
 RULES = (
     rule(
         "disk_full",
-        r"No space left on device|\bENOSPC\b|\[Errno 28\]|[Dd]isk quota exceeded|\bEDQUOT\b"
+        r"[Nn]o space left on device|\bENOSPC\b|\[Errno 28\]|[Dd]isk quota exceeded|\bEDQUOT\b"
         r"|\[Errno 122\]|FilesystemQuotaExceeded|StorageFull"
         r"|[Dd]isk (?:is )?full|database or disk is full|ephemeral[- ]storage|\bDiskPressure\b"
         r"|not enough (?:free )?disk space|out of disk space"
