@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.diagnose import reader
-from headway.diagnose.causes import CAUSES, RETRY_TEXT
+from headway.diagnose.causes import CAUSES
 from headway.diagnose.evidence import Evidence
 from headway.diagnose.reader import read_stream
 from headway.diagnose.rulebook import RULES
@@ -41,6 +41,10 @@ def test_every_cause_has_a_golden_log() -> None:
         "unknown",
         "agent_lost",
         "hang",
+        "agent_not_started",
+        "launch_failed",
+        "start_lost",
+        "output_not_sent",
         "declared_transient",
         "declared_conflict",
         "declared_permanent",
@@ -52,7 +56,7 @@ def test_a_rule_names_a_known_cause_and_literals_in_lower_case() -> None:
     for rule in RULES:
         assert rule.cause in CAUSES
         assert all(literal == literal.lower() for literal in rule.literals)
-    assert all(cause.retry in RETRY_TEXT for cause in CAUSES.values())
+    assert all(cause.retry.words() for cause in CAUSES.values())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

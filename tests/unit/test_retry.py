@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.diagnose.causes import CAUSES
 from headway.engines.protocol import Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, Retry, State, Task, count_retries
@@ -133,6 +134,14 @@ def test_the_table_of_the_docs_is_the_table_of_the_code() -> None:
     text = (DOCS / "concepts" / "retries.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", text, re.M))
     assert rows == {cause: words(policy) for cause, policy in POLICIES.items()}
+
+
+def test_what_is_said_of_a_retry_is_what_is_done():
+    """`hw why` and the server read one table: a cause that is said not to be worth it is never tried."""
+    for cause, known in CAUSES.items():
+        said = Finding(cause, known.cls, "")
+        done = decide_retry(said, [failed(1, cause)], Retry(max=9))
+        assert (done.do == NO) == known.retry.words().startswith("no:"), cause
 
 
 def words(policy: retry.Policy) -> str:

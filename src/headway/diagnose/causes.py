@@ -1,30 +1,63 @@
 """The vocabulary of causes: class, headline, and what retrying unchanged is worth.
 
-A table; rules name a cause, and everything that depends on the cause alone stands here once.
+A table; rules name a cause, and everything that depends on the cause alone stands here once. What `hw why` says of
+retrying and what the server does (`server/control/retry.py`) are read from the same rows.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-NEVER = "never"
-ONCE = "once"  # worth one confirmation
-BACKOFF = "backoff"  # up to three times with a pause; the count resets on progress
-ALWAYS = "always"  # the failure was not the job's
-CAPACITY = "capacity"  # when there is room
+from headway.model.limits import RETRIES_UNCOUNTED_MAX
 
-RETRY_TEXT = {
-    NEVER: "no: unchanged it would fail again",
-    ONCE: "once, to see whether it comes again",
-    BACKOFF: "yes, up to three times with a pause",
-    ALWAYS: "yes: the failure was not the job's",
-    CAPACITY: "when there is room",
-}
+AGAIN: Final = "again"
+OTHER_NODE: Final = "other_node"
+WHEN_ROOM: Final = "when_room"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What retrying is worth. `tries`: how often this cause may be tried again; None: as often as
+    `retry.max` says.
+    """
+
+    tries: int | None
+    # it takes one of `retry.max`, and so is done only where that was asked for
+    counted: bool = True
+    do: str = AGAIN
+    # the count begins anew with an attempt that came further than all before it
+    resets: bool = False
+
+    def words(self) -> str:
+        """The answer to "would a retry help?"."""
+        if self.tries == 0:
+            return "no: unchanged it would fail again"
+        if self.tries is None:
+            return "as often as --retry asks for"
+        if self.do == WHEN_ROOM:
+            return "when there is room"
+        place = " on another node" if self.do == OTHER_NODE else ""
+        if self.tries == 1:
+            return f"once{place}, to see whether it comes again"
+        if not self.counted and self.tries > 3:
+            return f"yes{place}: the failure was not the job's"
+        return f"yes, up to {self.tries} times with a pause" + (f",{place}" if place else "")
+
+
+NEVER: Final = Policy(0)
+ONCE: Final = Policy(1)
+ONCE_ELSEWHERE: Final = Policy(1, do=OTHER_NODE)
+THREE: Final = Policy(3, resets=True)
+ALWAYS: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False)
+ELSEWHERE: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=OTHER_NODE)
+ROOM: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=WHEN_ROOM)
+AS_ASKED: Final = Policy(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
     cls: str  # "user" "system" "transient" "resource" "unknown"
     title: str  # completes "failed: …"
-    retry: str
+    retry: Policy
     advice: str = ""
 
 
@@ -85,11 +118,11 @@ CAUSES: dict[str, Cause] = {
     "disk_full": Cause(
         "resource", "the disk is full or the quota is used up", NEVER, "free space: df -h; quota -s"
     ),
-    "storage_io": Cause("transient", "the storage failed", BACKOFF),
+    "storage_io": Cause("transient", "the storage failed", THREE),
     "remote_service": Cause(
         "transient",
         "a remote service could not be reached or refused",
-        BACKOFF,
+        THREE,
         "retry later, or work offline (WANDB_MODE=offline, HF_HUB_OFFLINE=1)",
     ),
     "checkpoint_mismatch": Cause(
@@ -105,7 +138,10 @@ CAUSES: dict[str, Cause] = {
         "use the checkpoint before it",
     ),
     "nonfinite_loss": Cause(
-        "user", "the loss is not finite", ONCE, "a lower learning rate, gradient clipping, or fp32"
+        "user",
+        "the loss is not finite",
+        ONCE_ELSEWHERE,
+        "a lower learning rate, gradient clipping, or fp32",
     ),
     "segfault_or_abort": Cause(
         "system", "crashed in native code", ONCE, "run with PYTHONFAULTHANDLER=1 to see where"
@@ -125,27 +161,29 @@ CAUSES: dict[str, Cause] = {
     "driver_mismatch": Cause(
         "system",
         "the GPU driver is missing, too old, or shows no device",
-        ONCE,
+        Policy(1, counted=False, do=OTHER_NODE),
         "another node, or a build for this driver: nvidia-smi",
     ),
     "gpu_ecc": Cause(
-        "system", "GPU memory error (ECC)", ALWAYS, "avoid this node and have it drained"
+        "system", "GPU memory error (ECC)", ELSEWHERE, "avoid this node and have it drained"
     ),
-    "gpu_off_bus": Cause("system", "a GPU was lost", ALWAYS, "avoid this node and have it drained"),
-    "nvlink": Cause("system", "NVLink error", ALWAYS, "avoid this node and have it drained"),
+    "gpu_off_bus": Cause(
+        "system", "a GPU was lost", ELSEWHERE, "avoid this node and have it drained"
+    ),
+    "nvlink": Cause("system", "NVLink error", ELSEWHERE, "avoid this node and have it drained"),
     "fabric_network": Cause(
         "system",
         "the network between the nodes failed",
-        BACKOFF,
+        THREE,
         "if it comes again: avoid the node",
     ),
     "rendezvous": Cause(
         "transient",
         "the processes did not find each other",
-        BACKOFF,
+        THREE,
         "another port (MASTER_PORT), and check the address of rank 0",
     ),
-    "mpi_launcher": Cause("system", "the launcher of the processes failed", BACKOFF),
+    "mpi_launcher": Cause("system", "the launcher of the processes failed", THREE),
     "collective_divergence": Cause(
         "user",
         "ranks called different collective operations",
@@ -155,13 +193,13 @@ CAUSES: dict[str, Cause] = {
     "collective_cascade": Cause(
         "system",
         "another rank or node went away first; its log is needed",
-        BACKOFF,
+        THREE,
         "look at the logs of the other ranks",
     ),
     "collective_stall": Cause(
         "transient",
         "a collective operation never completed",
-        BACKOFF,
+        Policy(3, do=OTHER_NODE, resets=True),
         "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 records what every rank did",
     ),
     "dataloader_hang": Cause(
@@ -174,27 +212,34 @@ CAUSES: dict[str, Cause] = {
         ALWAYS,
         "resubmit from the checkpoint",
     ),
-    "node_lost": Cause("system", "its node failed", ALWAYS, "resubmit from the checkpoint"),
+    "node_lost": Cause("system", "its node failed", ELSEWHERE, "resubmit from the checkpoint"),
     "walltime": Cause(
         "resource",
         "ran longer than its time limit",
-        ONCE,
+        NEVER,
         "ask for more time, or resume from the checkpoint",
     ),
     "cancelled": Cause("user", "stopped from outside", NEVER),
     "image_pull": Cause(
-        "user", "the container image could not be got", ONCE, "check name, tag and login"
+        "user", "the container image could not be got", NEVER, "check name, tag and login"
     ),
     "unschedulable": Cause(
-        "resource", "no node can take it", CAPACITY, "ask for less, or for another partition"
+        "resource", "no node can take it", ROOM, "ask for less, or for another partition"
     ),
-    "declared_transient": Cause("transient", "the program calls this failure transient", BACKOFF),
+    "declared_transient": Cause("transient", "the program calls this failure transient", ALWAYS),
     "declared_conflict": Cause(
-        "transient", "the program met a conflict, such as a port in use", BACKOFF
+        "transient",
+        "the program met a conflict, such as a port in use",
+        Policy(3, counted=False, do=OTHER_NODE),
     ),
     "declared_permanent": Cause("user", "the program calls this failure permanent", NEVER),
-    "agent_lost": Cause("system", "its agent was killed", ONCE),
-    "unknown": Cause("unknown", "the cause is not known", ONCE),
+    "agent_lost": Cause("system", "its agent was killed", NEVER),
+    "agent_not_started": Cause("system", "its agent could not be started", NEVER),
+    "launch_failed": Cause("system", "it could not be started", NEVER),
+    "start_lost": Cause("transient", "the scheduler lost that it had started it", ALWAYS),
+    # the program is done, and would be run for nothing: what is missing can be sent without it
+    "output_not_sent": Cause("system", "what it wrote could not be brought home", NEVER),
+    "unknown": Cause("unknown", "the cause is not known", AS_ASKED),
 }
 
 

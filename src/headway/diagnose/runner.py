@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from headway.diagnose.causes import ALWAYS, BACKOFF, RETRY_TEXT, cause_of
+from headway.diagnose.causes import cause_of
 from headway.diagnose.evidence import Evidence
 from headway.diagnose.matching import find_matches
 from headway.diagnose.ranks import who_failed
@@ -83,7 +83,7 @@ def _finding(match: Match, evidence: Evidence, matches: Sequence[Match]) -> Find
         cls=match.cls or cause.cls,
         confidence=min(0.99, match.confidence),
         text=_headline(match),
-        retry=RETRY_TEXT[cause.retry],
+        retry=cause.retry.words(),
         advice=_advice(match, evidence),
         rank=rank,
         task=stream.task if stream else None,
@@ -122,7 +122,7 @@ def _advice(match: Match, evidence: Evidence) -> str:
         return f"{again} --memory {max(1, math.ceil(evidence.memory_bytes * 1.5 / GIB))}GiB"
     if match.cause == "walltime" and evidence.time_limit_s:
         return f"{again} --max-duration {math.ceil(evidence.time_limit_s * 2)}s"
-    if cause_of(match.cause).retry in (BACKOFF, ALWAYS):
+    if (cause_of(match.cause).retry.tries or 0) > 1:
         return f"{advice}; {again}" if advice else again
     return advice
 

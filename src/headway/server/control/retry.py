@@ -1,8 +1,8 @@
 """Whether a failed attempt is followed by another one. Pure: no clock, no I/O; chance is an
 argument.
 
-`decide_retry` is called by `server/control/reconcile.py`. The table is the policy column of the
-failure taxonomy; the table of `docs/concepts/retries.md` is tested against it.
+`decide_retry` is called by `server/control/reconcile.py`. The table is the column `retry` of
+`diagnose/causes.py`, from which `hw why` reads, too; the table of `docs/concepts/retries.md` is tested against it.
 `docs/decisions/011-retries.md` says why nothing that a program did itself is run again unless a
 person, or the program, asked for it.
 """
@@ -11,98 +11,26 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headway.diagnose.causes import AGAIN, AS_ASKED, CAUSES, OTHER_NODE, WHEN_ROOM, Policy
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Retry, count_retries
 from headway.model.json_types import JsonObject
-from headway.model.limits import RETRIES_UNCOUNTED_MAX
 
-AGAIN: Final = "again"
-OTHER_NODE: Final = "other_node"
-WHEN_ROOM: Final = "when_room"
+__all__ = [
+    "AGAIN",
+    "NO",
+    "OTHER_NODE",
+    "POLICIES",
+    "WHEN_ROOM",
+    "Decision",
+    "Policy",
+    "decide_retry",
+    "refusal_words",
+]
+
 NO: Final = "no"
 
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """One row. `tries`: how often this cause may be tried again; None: as often as `retry.max`
-    says.
-    """
-
-    tries: int | None
-    # it takes one of `retry.max`, and so is done only where that was asked for
-    counted: bool = True
-    do: str = AGAIN
-    # the count begins anew with an attempt that came further than all before it
-    resets: bool = False
-
-
-NEVER: Final = Policy(0)
-ONCE: Final = Policy(1)
-THREE: Final = Policy(3, resets=True)
-ALWAYS: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False)
-ELSEWHERE: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=OTHER_NODE)
-ROOM: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=WHEN_ROOM)
-AS_ASKED: Final = Policy(None)
-
-POLICIES: Final[dict[str, Policy]] = {
-    # said by the program itself, with its exit code
-    "declared_transient": ALWAYS,
-    "declared_conflict": Policy(3, counted=False, do=OTHER_NODE),
-    "declared_permanent": NEVER,
-    # not the program's doing
-    "preempted": ALWAYS,
-    "start_lost": ALWAYS,
-    "node_lost": ELSEWHERE,
-    "driver_mismatch": Policy(1, counted=False, do=OTHER_NODE),
-    "gpu_ecc": ELSEWHERE,
-    "gpu_off_bus": ELSEWHERE,
-    "nvlink": ELSEWHERE,
-    "unschedulable": ROOM,
-    # may pass by itself
-    "storage_io": THREE,
-    "remote_service": THREE,
-    "fabric_network": THREE,
-    "rendezvous": THREE,
-    "mpi_launcher": THREE,
-    "collective_stall": Policy(3, do=OTHER_NODE, resets=True),
-    # worth a second look
-    "sigkill_unexplained": ONCE,
-    "missing_file": ONCE,
-    "bad_sample": ONCE,
-    "checkpoint_truncated": ONCE,
-    "nonfinite_loss": Policy(1, do=OTHER_NODE),
-    "segfault_or_abort": ONCE,
-    "cuda_fault": ONCE,
-    "dataloader_hang": ONCE,
-    "hang": ONCE,
-    # would fail the same way again
-    "host_oom": NEVER,
-    "shm_or_loader_worker": NEVER,
-    "gpu_oom": NEVER,
-    "import_error": NEVER,
-    "shared_library": NEVER,
-    "code_exception": NEVER,
-    "bad_argument": NEVER,
-    "command_not_found": NEVER,
-    "permission_or_credentials": NEVER,
-    "disk_full": NEVER,
-    "checkpoint_mismatch": NEVER,
-    "illegal_instruction": NEVER,
-    "collective_divergence": NEVER,
-    "walltime": NEVER,
-    "cancelled": NEVER,
-    "image_pull": NEVER,
-    "config_error": NEVER,
-    "version_conflict": NEVER,
-    # ours: the start was tried several times already, or the end is not known, from which nothing
-    # follows
-    "agent_not_started": NEVER,
-    "launch_failed": NEVER,
-    # the program is done, and would be run for nothing: what is missing can be sent without it
-    "output_not_sent": NEVER,
-    "agent_lost": NEVER,
-    "unknown": AS_ASKED,
-}
+POLICIES: Final[dict[str, Policy]] = {name: cause.retry for name, cause in CAUSES.items()}
 # On another node if there is one; on the same node it gets other ports, which may be all that it
 # needs.
 _ALSO_HERE: Final = frozenset(
