@@ -2,6 +2,7 @@
 as before (41).
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -289,3 +290,26 @@ def test_the_exit_code_of_an_attached_program_is_known_or_said_to_be_unknown(
     assert done.returncode == exit_code, done.stderr
     (folder,) = (tmp_path / "home" / "spool").iterdir()
     assert [f["exit_code"] for f in streams.facts(folder, "bye")] == [known]
+
+
+def test_the_exception_stands_in_the_error_file_of_torchrun(tmp_path: Path) -> None:
+    file = tmp_path / "error.json"
+    bench = Bench(tmp_path / "spool", environ={"TORCHELASTIC_ERROR_FILE": str(file)})
+    bench.run.exception("main", caught("raise KeyError('lr')"))
+    told = json.loads(file.read_text())["message"]
+    assert told["message"] == "KeyError: 'lr'"
+    assert (
+        "raise KeyError" in told["extraInfo"]["py_callstack"] or told["extraInfo"]["py_callstack"]
+    )
+    bench.run.exception("main", caught("raise ValueError('later')"))
+    assert "lr" in file.read_text()
+    bench.run.end(None)
+
+
+def test_an_error_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    bench = Bench(
+        tmp_path / "spool", environ={"TORCHELASTIC_ERROR_FILE": str(tmp_path / "no" / "e")}
+    )
+    bench.run.exception("main", caught("raise KeyError('lr')"))
+    assert bench.run.exit_code == 1
+    bench.run.end(None)

@@ -8,7 +8,7 @@ import pytest
 
 from headway.diagnose import reader
 from headway.diagnose.causes import CAUSES
-from headway.diagnose.evidence import Evidence
+from headway.diagnose.evidence import Evidence, Raised
 from headway.diagnose.reader import read_stream
 from headway.diagnose.rulebook import RULES
 from headway.diagnose.runner import Diagnosis, diagnose
@@ -155,3 +155,16 @@ def test_a_message_behind_thousands_of_redrawn_bars_is_read():
     text = bars + b"slurmstepd: error: *** JOB 25 ON gr015 CANCELLED AT 2022-10-13T04:10:12 ***\n"
     stream = read_stream("slurm.out", [text])
     assert stream.lines[0].text.startswith("slurmstepd: error: *** JOB 25")
+
+
+def test_an_exception_that_was_caught_gives_way_to_the_one_that_ended_the_process() -> None:
+    printed = (
+        'Traceback (most recent call last):\n  File "x.py", line 3, in f\n    g()\n'
+        "FileNotFoundError: [Errno 2] No such file or directory: '/opt/cache.bin'\n"
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n'
+        "KeyError: 'lr'\n"
+    )
+    stream = read_stream("stderr", [printed.encode()])
+    raised = [Raised("KeyError", "'lr'")]
+    found = diagnose(Evidence(streams=[stream], exit_code=1, raised=raised))
+    assert found.findings[0].cause == "code_exception"

@@ -535,6 +535,7 @@ class Run:
                 self.exit_code = None
             else:
                 self.exit_code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+                self._tell_elastic(error)
         elif self._exceptions >= EXCEPTIONS_MAX:
             return
         if self.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") == "0":
@@ -551,6 +552,17 @@ class Run:
             self.fact(
                 "exception", where=where, exc_type=type(error).__name__, message="", traceback=""
             )
+
+    def _tell_elastic(self, error: BaseException) -> None:
+        """torchrun shows the exception in its summary, where the script does not use `@record`."""
+        if "TORCHELASTIC_ERROR_FILE" not in self.environ:
+            return
+        try:
+            from headway.client.elastic_error import write_error_file
+
+            write_error_file(self.environ, error)
+        except Exception:  # P1: the program is failing already; it must fail in its own way
+            return
 
     # -- from time to time, and at the end
 

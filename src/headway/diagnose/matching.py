@@ -36,6 +36,8 @@ WARNED = 0.5
 LOGGED = 0.8
 # … when our bootstrap reported it of another thread or of a helper process.
 HELPER = 0.6
+# … when the program printed it, and ended of another one that our bootstrap reported.
+CAUGHT = 0.4
 # … when it was printed by Python, and a signal ended the process: Python does not die of both.
 BEFORE_SIGNAL = 0.6
 _SUDDEN = frozenset({4, 7, 8, 9, 11})  # SIGILL SIGBUS SIGFPE SIGKILL SIGSEGV
@@ -127,6 +129,8 @@ def _raised_matches(evidence: Evidence, printed: Sequence[Match]) -> Iterator[Ma
             if raised.time_s is not None:
                 same.line.time_s = raised.time_s
             same.rank = raised.rank
+            if raised.ended and same.traceback and not exceptions.is_wrapper(same.traceback):
+                _lower_caught(same, printed)
             continue
         text = f"{raised.kind}: {raised.message}".strip(": ")
         line = Line(0, 0, text, text, time_s=raised.time_s)
@@ -137,6 +141,18 @@ def _raised_matches(evidence: Evidence, printed: Sequence[Match]) -> Iterator[Ma
         if not raised.ended:
             match.confidence *= HELPER
         yield match
+
+
+def _lower_caught(last: Match, printed: Sequence[Match]) -> None:
+    """What ended the process is known: exceptions that it printed whole before were caught. One of a
+    thread may be what the end follows from, so that it keeps its weight.
+    """
+    for one in printed:
+        before = one.stream == last.stream and one.line.number < last.line.number
+        caught = one.traceback is not None and one.traceback.whole and one.role == ROOT
+        if before and caught and one.line.writer == last.line.writer:
+            if one.traceback and not (one.traceback.logged or one.traceback.inner):
+                one.confidence *= CAUGHT
 
 
 def _is_same(match: Match, raised: Raised, evidence: Evidence) -> bool:

@@ -6,7 +6,7 @@ Pure. `diagnose` is called by `hw why --logs` and by the server at the end of an
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headway.diagnose.causes import cause_of
 from headway.diagnose.evidence import Evidence
@@ -33,6 +33,8 @@ class Diagnosis:
     hypotheses: list[Finding]
     fingerprint: str | None = None
     last_words: str = ""  # the last line of its errors, where nothing better is known
+    # {count, jobs, came_through}: the same fingerprint in other jobs, where somebody knows them
+    seen_before: JsonObject = field(default_factory=dict)
 
     def as_json(self) -> JsonObject:
         """The form that is kept with an attempt. Bounded: a few findings with a few lines each."""
@@ -42,6 +44,7 @@ class Diagnosis:
             "hypotheses": [finding.as_json() for finding in self.hypotheses],
             "fingerprint": self.fingerprint,
             "last_words": self.last_words,
+            "seen_before": self.seen_before,
         }
 
 

@@ -531,6 +531,11 @@ HEALTH_KEPT_MAX = 64  # findings of one job while it ran
 HANG_RESTARTS_MAX = 3  # of one job, by --on-hang restart
 
 # -- diagnosis
+ELASTIC_ERROR_CHARS_MAX = 20_000  # of a message, and of a stack, in torch elastic's error file
+USUAL_STREAMS_MAX = 8  # of the last good attempt, read for lines that are usual
+USUAL_STREAM_BYTES_MAX = 256 * 1024  # of each
+SEEN_ATTEMPTS_MAX = 2_000  # of the newest, looked at for the same fingerprint
+SEEN_JOBS_MAX = 3  # that are named
 DIAGNOSIS_WAIT_S = 2.0  # the end of a failed attempt waits so long for what its logs say
 DIAGNOSIS_BYTES_MAX = 64 * MIB  # read of all logs of one attempt
 DIAGNOSIS_STREAM_BYTES_MIN = 64 * KIB  # of one stream, however many there are

@@ -646,6 +646,8 @@ class Why(Answer):
     verdict: str | None
     findings: list[Finding]
     hypotheses: list[Finding] = []
+    # {count, jobs, came_through}: the same failure in other jobs
+    seen_before: dict[str, Json] | None = None
     since_ns: int | None = None
     since_s: float | None = None
     cluster: str | None = None

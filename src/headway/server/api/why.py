@@ -36,7 +36,7 @@ async def why(call: Call) -> Reply:
             "engine": job.spec.definition.get("engine", job.spec.cluster),
             "since_s": max(0.0, (time.time_ns() - job.state_since_ns) / 1e9),
             "verdict": waiting.reason if waiting else verdict, "findings": found, "signs": now["signs"],
-            "hypotheses": _hypotheses(job),
+            "hypotheses": _hypotheses(job), "seen_before": _seen_before(job),
             "waiting": None if waiting is None else asdict(waiting), "needs": _needs(job),
         }
     )  # fmt: skip
@@ -125,6 +125,12 @@ def _hypotheses(job: Job) -> list[JsonObject]:
     """What else the last failure could be."""
     last = next((one.findings for one in reversed(job.attempts) if one.findings), None)
     return list((last or {}).get("hypotheses") or [])
+
+
+def _seen_before(job: Job) -> JsonObject | None:
+    """Other jobs whose last failure looked the same."""
+    last = next((one.findings for one in reversed(job.attempts) if one.findings), None)
+    return (last or {}).get("seen_before") or None
 
 
 def _needs(job: Job) -> JsonObject:

@@ -13,22 +13,28 @@ from typing import Any, Protocol
 
 from headway.diagnose.evidence import End, Evidence, Raised, Stream
 from headway.diagnose.exit import Exit, ran_out_of_memory
-from headway.diagnose.reader import join_parts, read_stream
+from headway.diagnose.reader import SIEVE, join_parts, read_stream, shape_of
 from headway.diagnose.runner import Diagnosis, diagnose
 from headway.home.paths import Paths
-from headway.model.job import Attempt, Job, Process
-from headway.model.json_types import JsonMapping
+from headway.model.job import Attempt, Job, Process, State
+from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import (
     DIAGNOSIS_BYTES_MAX,
     DIAGNOSIS_CHUNK_BYTES,
     DIAGNOSIS_STREAM_BYTES_MIN,
     DIAGNOSIS_STREAMS_MAX,
     DIAGNOSIS_WAIT_S,
+    SEEN_ATTEMPTS_MAX,
+    SEEN_JOBS_MAX,
+    USUAL_STREAM_BYTES_MAX,
+    USUAL_STREAMS_MAX,
 )
 from headway.store import log_files, log_lines
 from headway.store.database import Store
 
 log = logging.getLogger(__name__)
+
+_TROUBLE = tuple(word.decode() for word in SIEVE)
 
 
 class Begins(Protocol):
@@ -99,10 +105,67 @@ def diagnose_attempt(
     """Reads the store; in a thread of its own."""
     with store.read() as c:
         streams = list(read_logs(c, paths, job, attempt))
-    return diagnose(gather(job, attempt, end, streams))
+        usual = usual_lines(c, paths, job)
+        found = diagnose(gather(job, attempt, end, streams, usual))
+        if found.fingerprint:
+            found.seen_before = seen_before(c, job, found.fingerprint)
+    return found
 
 
-def gather(job: Job, attempt: Attempt, end: Exit, streams: list[Stream]) -> Evidence:
+def usual_lines(c: sqlite3.Connection, paths: Paths, job: Job) -> frozenset[str]:
+    """Shapes of the lines of trouble that the last good attempt of this name printed as well: no cause
+    of this failure.
+    """
+    good = c.execute(
+        "SELECT a.job, max(a.number) FROM attempts a WHERE a.job = (SELECT pk FROM jobs"
+        " WHERE state = ? AND name = ? AND pk != ? ORDER BY submitted_ns DESC LIMIT 1)",
+        (State.SUCCEEDED, job.spec.name, job.pk),
+    ).fetchone()
+    if good is None or good[0] is None:
+        return frozenset()
+    outputs = [one for one in log_lines.outputs(c, good[0], attempt=good[1]) if one.position]
+    return frozenset(
+        shape_of(line.text)
+        for output in outputs[:USUAL_STREAMS_MAX]
+        for line in _read(c, paths, output, output.stream, USUAL_STREAM_BYTES_MAX).lines
+        if any(word in line.text.lower() for word in _TROUBLE)
+    )
+
+
+def seen_before(c: sqlite3.Connection, job: Job, fingerprint: str) -> JsonObject:
+    """{count, jobs, came_through}: how often other jobs failed in the same way, the last of them, and
+    the job of the same name that came through after one of them.
+    """
+    rows = c.execute(
+        "SELECT j.id, j.name, a.pk FROM (SELECT pk, job, findings FROM attempts"
+        " WHERE findings IS NOT NULL ORDER BY pk DESC LIMIT ?) a JOIN jobs j ON j.pk = a.job"
+        " WHERE json_extract(a.findings, '$.fingerprint') = ? AND j.pk != ? AND j.deleted_ns IS NULL"
+        " ORDER BY a.pk DESC",
+        (SEEN_ATTEMPTS_MAX, fingerprint, job.pk),
+    ).fetchall()
+    if not rows:
+        return {}
+    last = rows[0]
+    came = c.execute(
+        "SELECT j.id FROM attempts a JOIN jobs j ON j.pk = a.job WHERE a.pk > ? AND j.name = ?"
+        " AND j.state = ? AND j.deleted_ns IS NULL ORDER BY a.pk LIMIT 1",
+        (last[2], last[1], State.SUCCEEDED),
+    ).fetchone()
+    names = list(dict.fromkeys(row[0] for row in rows))
+    return {
+        "count": len(rows),
+        "jobs": names[:SEEN_JOBS_MAX],
+        "came_through": came[0] if came else None,
+    }
+
+
+def gather(
+    job: Job,
+    attempt: Attempt,
+    end: Exit,
+    streams: list[Stream],
+    usual: frozenset[str] = frozenset(),
+) -> Evidence:
     node = next((task.node for task in attempt.tasks if _has_rank(task.processes, end.rank)), None)
     raised = [
         _raised(process, process.exception, task.name)
@@ -121,6 +184,7 @@ def gather(job: Job, attempt: Attempt, end: Exit, streams: list[Stream]) -> Evid
         memory_bytes=job.spec.memory_bytes,
         time_limit_s=job.spec.max_duration_s,
         job=job.id,
+        usual_lines=usual,
     )
 
 

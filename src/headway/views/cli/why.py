@@ -32,7 +32,16 @@ def command(call: Call) -> int:
         call.terminal.put_json(
             {
                 key: found[key]
-                for key in ("id", "state", "verdict", "findings", "hypotheses", "signs", "waiting")
+                for key in (
+                    "id",
+                    "state",
+                    "verdict",
+                    "findings",
+                    "hypotheses",
+                    "seen_before",
+                    "signs",
+                    "waiting",
+                )
             }
         )
     else:
@@ -69,6 +78,7 @@ def listing(found: JsonObject, out: Output) -> Iterator[str]:
         several = (found["needs"] or {}).get("processes", 1) > 1
         yield from _finding(last, several, out)
         yield from _others(found.get("hypotheses") or [], out)
+        yield from _seen_before(found.get("seen_before"), out)
     elif last:
         before = [last, *before]
     yield from _attempts(before, out)
@@ -139,6 +149,20 @@ def _others(hypotheses: Sequence[JsonObject], out: Output) -> Iterator[str]:
     for number, one in enumerate(hypotheses):
         label = "" if number else "perhaps"
         yield f"  {label:<9} {one['cause']} ({one['confidence']:.0%}): {out.safe(str(one['text']))}"
+
+
+def _seen_before(seen: JsonObject | None, out: Output) -> Iterator[str]:
+    """How often the same failure was seen, where, and which job got past it."""
+    if not seen:
+        return
+    count, names = seen["count"], [fmt.suffix(one) for one in seen["jobs"]]
+    times = "once" if count == 1 else f"{count} times"
+    more = " and others" if count > len(names) else ""
+    yield f"  {'seen':<9} {times} before: {out.safe(', '.join(names))}{more}"
+    if seen.get("came_through"):
+        first, good = names[0], fmt.suffix(seen["came_through"])
+        words = f"{good} came through after it: hw diff {first} {good}"
+        yield f"  {'':<9} {out.safe(words)}"
 
 
 def _waiting(needs: JsonObject, waiting: JsonObject, out: Output) -> Iterator[str]:
