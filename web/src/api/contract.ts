@@ -1543,6 +1543,7 @@ export interface Why {
   verdict: string | null;
   findings: Array<Finding>;
   hypotheses?: Array<Finding>;
+  seen_before?: Record<string, unknown> | null;
   since_ns?: number | null;
   since_s?: number | null;
   cluster?: string | null;
