@@ -81,6 +81,8 @@ _BY_NAME = {
     "CommandNotFoundError": ("code_exception", 0.4),
 }
 
+_AMBIGUOUS = frozenset({"AssertionError", "NotImplementedError", "ImportError"})
+
 # Types that say it themselves, whatever words the message happens to hold.
 _PLAIN_TYPES = frozenset(
     {
@@ -115,6 +117,13 @@ def is_wrapper(one: Traceback) -> bool:
 
 def is_builtin(one: Traceback) -> bool:
     return one.name in _BY_NAME
+
+
+def is_ambiguous(one: Traceback) -> bool:
+    """Raised for several reasons: an assertion may check a configuration, a keyword may have gone with
+    a version.
+    """
+    return one.name in _AMBIGUOUS or "unexpected keyword argument" in one.message
 
 
 def may_mean(one: Traceback, cause: str) -> bool:

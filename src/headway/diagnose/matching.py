@@ -66,7 +66,7 @@ _SUCCESS = re.compile(
 # Signs that the program itself, not the script around it, got to its end.
 _WENT_ON = re.compile(
     r"\*{5} \w+ metrics \*{5}|\btrain_runtime\b|exits successfully"
-    r"|`Trainer\.fit` stopped|Saving (?:prediction|model|final)|[Mm]odel (?:weights )?saved"
+    r"|`Trainer\.fit` stopped|Final validation metrics|Saving (?:prediction|model|final)|[Mm]odel (?:weights )?saved"
 )
 _FAILED_SAID = re.compile(
     r"Root Cause \(first observed failure\)|Exited with exit code [1-9]|exitcode\W+-?[1-9]"
@@ -148,11 +148,12 @@ def _lower_caught(last: Match, printed: Sequence[Match]) -> None:
     thread may be what the end follows from, so that it keeps its weight.
     """
     for one in printed:
-        before = one.stream == last.stream and one.line.number < last.line.number
-        caught = one.traceback is not None and one.traceback.whole and one.role == ROOT
-        if before and caught and one.line.writer == last.line.writer:
-            if one.traceback and not (one.traceback.logged or one.traceback.inner):
-                one.confidence *= CAUGHT
+        trace = one.traceback
+        if trace is None or not trace.whole or trace.logged or trace.inner or one.role != ROOT:
+            continue
+        by_the_same = one.stream == last.stream and one.line.writer == last.line.writer
+        if by_the_same and one.line.number < last.line.number:
+            one.confidence *= CAUGHT
 
 
 def _is_same(match: Match, raised: Raised, evidence: Evidence) -> bool:
@@ -262,7 +263,8 @@ def _explain_exception(one: Traceback, index: int) -> Match:
     else:
         match = Match(cause, confidence, ROOT, one.line, index, traceback=one)
         match.generic = cause == "code_exception"
-    if one.logged:
+        match.fuzzy = exceptions.is_ambiguous(one)
+    if one.logged and not one.inner:
         match.confidence *= LOGGED
     if not one.whole:
         match.confidence *= 0.97 if exceptions.is_builtin(one) or not match.generic else 0.8
@@ -321,9 +323,11 @@ def _match(
         advice = advice.replace("{" + name + "}", value or "…")
     if "{" in advice:
         advice = ""
-    return Match(
+    match = Match(
         rule.cause, rule.confidence, rule.role, line, index, 0.0, rule.cls, advice, traceback, rank
     )
+    match.fuzzy = rule.fuzzy
+    return match
 
 
 def _exit_matches(evidence: Evidence) -> Iterator[Match]:
@@ -401,7 +405,9 @@ def _survival(match: Match, stream: Stream, evidence: Evidence) -> float:
     ended_well = any(line.number > number and _SUCCESS.search(line.text) for line in text[-400:])
     said = any(_FAILED_SAID.search(line.text) for line in text[-400:])
     # What a thread or a peer says at the end of a program that had done its work, counts as little.
-    late = match.role == CONSEQUENCE or (match.traceback is not None and match.traceback.logged)
+    vague = match.role == SUMMARY and match.confidence < 0.6
+    threaded = match.traceback is not None and match.traceback.logged
+    late = match.role == CONSEQUENCE or vague or threaded
     went_on = any(
         (late or line.number > number) and _WENT_ON.search(line.text) for line in text[-400:]
     )

@@ -87,6 +87,7 @@ _TROUBLE = re.compile(r"(?i)error|exception|fail|traceback|abort|killed|watchdog
 _FILE_RANK = re.compile(
     r"(?i)(?:rank|worker|proc|process|task|local_rank|global_rank)[-_.]?(\d+)(?!\d*[-_.]?\w*\.gz)"
 )
+_FILE_NUMBER = re.compile(r"(?i)(?:std)?(?:out|err|log)[-_.](\d{1,4})$")
 _TASK = re.compile(r"(?i)\b((?:worker|launcher|master|trainer|ps|chief)-\d+)\b")
 
 
@@ -98,7 +99,7 @@ def read_stream(
     stream = Stream(name=name, lines=[], rank=rank, task=task, line_count=line_count, size=size)
     base = name.rsplit("/", 1)[-1]
     if rank is None:
-        named = _FILE_RANK.search(base)
+        named = _FILE_RANK.search(base) or _FILE_NUMBER.match(base)
         stream.rank = int(named[1]) if named else None
     if task is None:
         named = _TASK.search(base)

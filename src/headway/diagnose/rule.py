@@ -34,6 +34,7 @@ class Rule:
     unless: re.Pattern[str] | None = None
     cls: str | None = None  # where it differs from the cause's
     advice: str = ""  # may name groups of the pattern: "pip install {module}"
+    fuzzy: bool = False  # words that other failures use, too: right more often than not, never sure
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Match:
     rank: int | None = None
     node: str | None = None
     generic: bool = False  # no rule knew it; said by the type of the exception alone
+    fuzzy: bool = False  # never shown as sure, whatever it weighs against others
 
 
 ExceptionRule = Callable[[Traceback], tuple[str, float] | None]
@@ -90,6 +92,7 @@ def rule(
     unless: str | None = None,
     cls: str | None = None,
     advice: str = "",
+    fuzzy: bool = False,
 ) -> Rule:
     """A row of a table. Without `literals` the pattern itself is one."""
     if not literals:
@@ -97,4 +100,4 @@ def rule(
         pattern = re.escape(pattern)
     refused = re.compile(unless) if unless else None
     compiled = re.compile(pattern)
-    return Rule(cause, literals, compiled, confidence, role, where, refused, cls, advice)
+    return Rule(cause, literals, compiled, confidence, role, where, refused, cls, advice, fuzzy)

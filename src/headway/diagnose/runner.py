@@ -20,6 +20,8 @@ from headway.model.json_types import JsonObject
 from headway.model.limits import GIB
 
 THRESHOLD = 0.5  # below, nothing is said to be known
+SURE_MAX = 0.99
+FUZZY_MAX = 0.79  # of a cause told by words that other failures use, too
 HYPOTHESES_MAX = 3
 EVIDENCE_MAX = 4
 TEXT_CHARS_MAX = 400
@@ -84,7 +86,7 @@ def _finding(match: Match, evidence: Evidence, matches: Sequence[Match]) -> Find
     return Finding(
         cause=match.cause,
         cls=match.cls or cause.cls,
-        confidence=min(0.99, match.confidence),
+        confidence=min(FUZZY_MAX if match.fuzzy else SURE_MAX, match.confidence),
         text=_headline(match),
         retry=cause.retry.words(),
         advice=_advice(match, evidence),

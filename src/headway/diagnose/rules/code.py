@@ -22,7 +22,8 @@ RULES = (
         "bad_argument",
         r"(?:: |^)error: (?:unrecognized arguments|argument |the following arguments are required"
         r"|ambiguous option|invalid choice|one of the arguments|too few arguments"
-        r"|expected |Parser key|Key |Configuration check|too many arguments|no such option"
+        r"|unrecognized subcommand|unexpected argument|expected |Parser key|Key "
+        r"|Configuration check|too many arguments|no such option"
         r"|Validation failed)",
         "error: ",
         confidence=0.96,
@@ -107,7 +108,8 @@ RULES = (
         r"|required (?:config|argument|parameter|field|key|option)"
         r"|config\w* .*(?:missing|invalid|unknown|wrong|not (?:found|specified|set))"
         r"|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]+\w+"
-        r"|^\w*Error: (?:--|`)\w+`? (?:requires|must|can only|cannot)",
+        r"|^\w*Error: (?:--|`)\w+`? (?:requires|must|can only|cannot)"
+        r"|[Yy]ou can(?:'t|not) (?:train|fine-?tune|use|set|combine|specify|enable)",
         "world",
         "divisible",
         "multiple of",
@@ -138,6 +140,7 @@ RULES = (
         "not provided",
         "requires",
         confidence=0.8,
+        fuzzy=True,
         role=ROOT,
         where=EXCEPTION,
         unless=r"^(?:\w+\.)*(?:TypeError|NameError|AttributeError|IndexError|UnboundLocalError"
@@ -157,6 +160,7 @@ RULES = (
         "not set",
         "must be set",
         confidence=0.82,
+        fuzzy=True,
         where=EXCEPTION,
         unless=r"local variable|NameError|UnboundLocal",
     ),

@@ -75,6 +75,7 @@ RULES = (
         "socketprogress",
         "peer",
         confidence=0.8,
+        fuzzy=True,
         role=CONSEQUENCE,
         unless=r"(?i)huggingface|https?:|urllib|requests\.|job step aborted|File \"",
     ),

@@ -45,6 +45,7 @@ RULES = (
         "mismatch",
         "different",
         confidence=0.84,
+        fuzzy=True,
         where=EXCEPTION,
     ),
     rule(
@@ -67,7 +68,8 @@ RULES = (
         r"|unpickling stack underflow|file in archive is not in a subdirectory"
         r"|[Cc]heckpoint .*(?:corrupt|truncated|incomplete|damaged)"
         r"|(?:corrupt|truncated|incomplete)\w* (?:or invalid )?checkpoint|model file .*corrupt"
-        r"|not a (?:valid )?zip ?(?:file|archive)",
+        r"|not a (?:valid )?zip ?(?:file|archive)"
+        r"|Unable to load weights from (?:pytorch|the) checkpoint file",
         "streamreader",
         "central directory",
         "unexpected eof",
@@ -85,6 +87,7 @@ RULES = (
         "corrupt",
         "incomplete",
         "zip",
+        "unable to load weights",
         confidence=0.92,
         role=ROOT,
         unless=r"(?i)image file is truncated|jpeg|parquet|truncated to|will be truncated"
@@ -154,6 +157,7 @@ RULES = (
         "read",
         "load",
         confidence=0.82,
+        fuzzy=True,
         where=EXCEPTION,
         unless=r"(?i)state_dict|checkpoint|weights|config",
     ),
@@ -171,6 +175,7 @@ RULES = (
         "no data file",
         "unable to open file",
         confidence=0.86,
+        fuzzy=True,
         where=EXCEPTION,
     ),
     rule(
@@ -239,6 +244,7 @@ RULES = (
         "found no",
         "no ",
         confidence=0.82,
+        fuzzy=True,
         role=ROOT,
         where=EXCEPTION,
         unless=r"(?i)keyerror|attribute|module|interface|library|shared object"

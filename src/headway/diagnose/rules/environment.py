@@ -77,6 +77,7 @@ RULES = (
         "abi",
         "failed to import",
         confidence=0.86,
+        fuzzy=True,
         role=ROOT,
         where=EXCEPTION,
         unless=r"(?i)compute capability|driver|conversion|inversion|requires_grad"
@@ -135,6 +136,7 @@ RULES = (
         "partially initialized",
         "np.",
         confidence=0.85,
+        fuzzy=True,
         role=ROOT,
         where=EXCEPTION,
         # A misspelt name: Python knows a better one.
@@ -164,6 +166,7 @@ RULES = (
         "installed",
         "install",
         confidence=0.87,
+        fuzzy=True,
         role=ROOT,
         where=EXCEPTION,
     ),

@@ -12,7 +12,7 @@ RULES = (
         r"|Cuda failure (?:\d+ )?'out of memory|CUDA driver error: out of memory|(?:CUBLAS"
         r"|CUDNN)_STATUS_ALLOC_FAILED"
         r"|hipErrorOutOfMemory|Warp CUDA error.*out of memory|CUDA ran out of memory"
-        r"|GPU ran out of memory",
+        r"|GPU ran out of memory|cudaMalloc\b.{0,40}out of memory",
         "out of memory",
         "outofmemory",
         "memoryallocation",

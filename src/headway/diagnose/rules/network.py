@@ -112,6 +112,7 @@ RULES = (
         "makedevicefor",
         "cannot resolve",
         confidence=0.83,
+        fuzzy=True,
         where=EXCEPTION,
     ),
     rule(
