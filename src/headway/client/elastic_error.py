@@ -4,6 +4,8 @@ torchrun names a file for each of its processes in TORCHELASTIC_ERROR_FILE and s
 `@record` nobody writes it, and the summary of a failed run says `error_file: <N/A>`.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
@@ -15,7 +17,7 @@ from headway.model.limits import ELASTIC_ERROR_CHARS_MAX
 VARIABLE = "TORCHELASTIC_ERROR_FILE"
 
 
-def write_error_file(environ: "Mapping[str, str]", error: BaseException) -> None:
+def write_error_file(environ: Mapping[str, str], error: BaseException) -> None:
     """Written once: what `@record` or an earlier exception has left stays. Raises OSError."""
     path = environ.get(VARIABLE)
     if not path or os.path.exists(path):

@@ -36,6 +36,8 @@ WARNED = 0.5
 LOGGED = 0.8
 # … when our bootstrap reported it of another thread or of a helper process.
 HELPER = 0.6
+# … when the same script printed another exception after it.
+OUTLIVED = 0.6
 # … when the program printed it, and ended of another one that our bootstrap reported.
 CAUGHT = 0.4
 # … when it was printed by Python, and a signal ended the process: Python does not die of both.
@@ -73,6 +75,10 @@ _FAILED_SAID = re.compile(
     r"|return code = -?[1-9]"
 )
 _SHELL = re.compile(r"sh: |: line \d+: |: command not found")
+_LAUNCHED = re.compile(
+    r"(?i)rank|torchrun|torch/distributed|torch\.distributed|deepspeed|accelerate|launch|srun:|mpirun"
+    r"|nccl|gloo|horovod|ray::|slurm"
+)
 _SHELL_MISSES = re.compile(r": command not found\s*$")
 # Lines of a usage text speak of errors without having any.
 _HELP = re.compile(r"\s*(?:usage: |-\w,? |(?:-\w, )?--[\w-]+(?: |=|$))")
@@ -84,7 +90,9 @@ _WATCHDOG = re.compile(
 def find_matches(evidence: Evidence) -> list[Match]:
     found: list[Match] = []
     for index, stream in enumerate(evidence.streams):
-        found += _stream_matches(index, stream, evidence)
+        own = list(_stream_matches(index, stream, evidence))
+        _lower_outlived(own, stream)
+        found += own
     found += _divergence(evidence)
     found += _raised_matches(evidence, found)
     found += _diverged(evidence, found)
@@ -141,6 +149,37 @@ def _raised_matches(evidence: Evidence, printed: Sequence[Match]) -> Iterator[Ma
         if not raised.ended:
             match.confidence *= HELPER
         yield match
+
+
+def _lower_outlived(matches: Sequence[Match], stream: Stream) -> None:
+    """One process that printed several exceptions ended of the last one. Known by the script that they
+    came through, where no launcher speaks: ranks print the same script's, and there the first counts.
+    """
+    ends = [one for one in matches if _is_of_main(one)]
+    if len(ends) < 2 or any(_LAUNCHED.search(line.raw) for line in stream.lines):
+        return
+    last = ends[-1]
+    for one in ends[:-1]:
+        # Tracebacks of two processes that run into each other share their frames.
+        apart = one.traceback and last.traceback and one.traceback.frames != last.traceback.frames
+        if apart and _script(one) == _script(last) and one.line.text != last.line.text:
+            one.confidence *= OUTLIVED
+
+
+def _is_of_main(match: Match) -> bool:
+    trace = match.traceback
+    return (
+        trace is not None
+        and match.role == ROOT
+        and trace.whole
+        and bool(trace.frames)
+        and not (trace.logged or trace.inner)
+        and trace.frames[0].endswith("in <module>")
+    )
+
+
+def _script(match: Match) -> str:
+    return match.traceback.frames[0].rsplit(":", 1)[0] if match.traceback else ""
 
 
 def _lower_caught(last: Match, printed: Sequence[Match]) -> None:

@@ -35,7 +35,7 @@ SIEVE = (
     b"stuck", b"unrecognized", b"unsupported", b" pd ",
     b"no module", b"could not", b"deadline", b"ready", b"slots", b" lost", b" dead", b"waiting for",
     b"insufficient", b"terminat", b"illegal", b"refused", b"invalid",
-    b"panic",
+    b"panic", b"unbound",
 )
 # fmt: on
 

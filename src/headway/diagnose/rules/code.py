@@ -88,6 +88,16 @@ RULES = (
     ),
     rule(
         "config_error",
+        r"^\S+: (?:line \d+: |\d+: )?\S+: (?:unbound variable|parameter (?:null or )?not set)$",
+        "unbound variable",
+        "not set",
+        confidence=0.9,
+        role=ROOT,
+        where=PLAIN,
+        advice="set the variable that the script names",
+    ),
+    rule(
+        "config_error",
         r"[Ww]orld ?size .*(?:divisible|must|not|greater|less)|not (?:evenly )?divisible"
         r"|must be divisible|not a multiple of"
         r"|(?:should|must|has to|needs to|need to|can) (?:only )?be (?:set|specified|provided"
