@@ -153,7 +153,7 @@ def test_the_end_of_a_bad_run_names_exception_rank_line_and_the_others(
     _, err = child.communicate(timeout=30)
     assert child.returncode == 1
     for said in (
-        "✗ digits-7f3c2 failed after 12 s: ValueError: bad batch", "exit code 1 · user error · code_exception",
+        "✗ digits-7f3c2 failed after 12 s: ValueError: bad batch", "exit code 1 · raised by the program · code_exception",
         "first   rank 1, worker-0, ", "train.py:14", "14 │ check(b)", "others  rank 0 was stopped because of it",
         "hw logs 7f3c2 --rank 1",
     ):  # fmt: skip

@@ -1,6 +1,7 @@
 """Bars that were drawn again and again are their last state, in what `hw logs` and views show."""
 
 from headway.views.console.log_buffer import Log
+from headway.views.text import html_log
 from headway.views.text.redraw import Redraws, counted, folded
 from headway.wire import display
 
@@ -93,3 +94,18 @@ def test_the_live_view_folds_them_also_between_lines_of_other_ranks() -> None:
     log.add_line(line("hello", rank=1))
     log.add_line(line(f"val{UP}train 50%"))
     assert sorted(shown(log)) == ["hello", "train 50%"]
+
+
+def test_lines_that_differ_in_the_clock_of_each_rank_are_one_in_the_live_view() -> None:
+    log = Log()
+    for rank in range(4):
+        log.add_line(line(f"2026-01-01 10:00:00,{rank}65 step 1", rank=rank))
+    assert len(log.shown) == 1 and log.shown[0].ranks == [0, 1, 2, 3]
+    log.add_line(line("2026-01-01 10:00:09,965 step 1", rank=3))  # a rank's own clock counts
+    assert len(log.shown) == 2
+
+
+def test_a_log_as_a_page_keeps_colours_and_runs_nothing() -> None:
+    page = "".join(html_log.render("a<b", ["x"], [line("\x1b[31mred\x1b[0m <script>\x1b]0;t\x07")]))
+    assert '<span style="color:#c0392b">red</span>' in page
+    assert "&lt;script&gt;" in page and "<script" not in page and "\x1b" not in page

@@ -229,6 +229,7 @@ class Process:
         self._open_network()
         await asyncio.to_thread(sweep_runtime, self.address)
         unix, tcp = bind_unix(self.address), self._bind_tcp()
+        self._link_socket()
         agents = self._bind_agents()
         control = self.control_of(self.store, self.paths, self.settings)
         notifier = Notifier(self.store, self.settings, lambda: layers.load(self.paths.home))
@@ -298,6 +299,23 @@ class Process:
         # what cannot be told now counts as there: the next server may be able to
         except Exception:
             return True
+
+    def _link_socket(self) -> None:
+        """The setting `socket`: another name for ours. What is no link of ours stays."""
+        name = self.settings.get("socket")
+        if name is None:
+            return
+        path = Path(name)
+        if path.exists() and not path.is_symlink():
+            log.warning("the setting socket: %s is there already, and no link; it stays", path)
+            return
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            draft.unlink(missing_ok=True)
+            draft.symlink_to(self.address)
+            draft.replace(path)
+        except OSError as error:
+            log.warning("the setting socket: %s cannot be made: %s", path, error.strerror)
 
     def _bind_agents(self) -> socket.socket | None:
         try:

@@ -85,6 +85,13 @@ def _duration(value: object, field: str) -> float:
     return quantity.duration_s(_scalar(value, field), field, allow_zero=True)
 
 
+def _tick(value: object, field: str) -> float:
+    found = _duration(value, field)
+    if not 0.1 <= found <= 60:
+        raise UsageError(f"{field}: {found:g} s is not a pace to draw at", "100ms to 60s")
+    return found
+
+
 def _size(value: object, field: str) -> int:
     return quantity.size_bytes(_scalar(value, field), field, least_bytes=4096)
 
@@ -520,6 +527,31 @@ _TABLE: Final = (
         "The start of a job is told only when it has waited this long.",
         "server",
         _duration,
+    ),
+    Setting(
+        "console.frame_s",
+        "a duration",
+        limits.CONSOLE_FRAME_S,
+        "At least this long between two frames of a live view: its highest refresh rate.",
+        "command",
+        _duration,
+    ),
+    Setting(
+        "console.tick_s",
+        "a duration",
+        1.0,
+        "A live view is drawn anew after this time also where nothing has come: clocks go on.",
+        "command",
+        _tick,
+    ),
+    Setting(
+        "socket",
+        "an absolute path, or null",
+        None,
+        "A name of your own for the server's unix socket: a link to it, for `hw --monitor PATH`.",
+        "server",
+        _path,
+        nullable=True,
     ),
     Setting(
         "defaults",

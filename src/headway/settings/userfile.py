@@ -43,14 +43,41 @@ def set_value(name: str, value: object) -> Path:
         else f"{_ended(old)}{line}\n"
     )
     _check(new, path, name, parsed)
+    _write(path, new)
+    return path
+
+
+def unset_value(name: str) -> Path:
+    """Take a setting out of the user's file again. Returns the file."""
+    if name not in SETTINGS:
+        raise UsageError(
+            f'there is no setting "{name[:60]}"{did_you_mean(name, SETTINGS)}',
+            "hw config lists them all",
+        )
+    path = paths.config_folder() / USER_FILE
+    old = path.read_text("utf-8") if path.exists() else ""
+    pattern = re.compile(rf"^{re.escape(name)}[ \t]*:.*\n?", re.MULTILINE)
+    if not pattern.search(old):
+        raise UsageError(f"{path} does not hold {name}", f"hw config {name} says where it is from")
+    new = pattern.sub("", old, count=1)
+    root = yamlfile.parse(new, str(path))
+    if isinstance(root.value, dict) and name in root.value:
+        raise UsageError(
+            f"{path} is written in a way that cannot be changed from here",
+            f"take {name} out of it by hand",
+        )
+    _write(path, new)
+    return path
+
+
+def _write(path: Path, text: str) -> None:
     make_private(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     # nobody else may write it, whatever the umask: it is obeyed
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(new)
+        file.write(text)
     os.replace(draft, path)
-    return path
 
 
 def _ended(text: str) -> str:

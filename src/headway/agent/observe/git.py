@@ -218,10 +218,20 @@ def _state(top: str, origin: str | None) -> "State | None":
     return {
         "commit": None if commit in (None, "(initial)") else commit,
         "branch": head.get("branch.head"),
+        **_last_commit(top),
         "dirty": dirty,
         "diff": _diff(top) if dirty else "",
         "remote": origin,
     }
+
+
+def _last_commit(top: str) -> "State":
+    """Who made the commit, and the first line of what he says of it."""
+    data = _git(top, "log", "-1", "--no-show-signature", "--format=%an%n%s")
+    lines = (data or b"").decode(errors="replace").splitlines()
+    if len(lines) < 2:
+        return {}
+    return {"author": lines[0][:200], "message": lines[1][:200]}
 
 
 def _diff(top: str) -> str:

@@ -33,16 +33,54 @@ def counts(array: Array) -> str:
     return " · ".join(f"{number} {state}" for state, number in array["states"].items())
 
 
+def elapsed_s(array: Array, now: datetime) -> float | None:
+    """From the first start to the last end, or until now."""
+    started = fmt.moment(array.get("started_at"))
+    if started is None:
+        return None
+    return ((fmt.moment(array.get("ended_at")) or now) - started).total_seconds()
+
+
 def submitted(call: Call, source: Source, array: Array) -> int:
     if not call.as_json:
         tell_way_back(call, array["id"])
         call.terminal.say(f"  {fmt.plural(array['jobs'], 'job')}")
     if call.get("wait"):
-        array = _wait(source, array)
+        array = _attended(call, source, array)
         call.terminal.say(call.terminal.err.safe(f"hw: {array['id']}: {counts(array)}"))
     if call.as_json:
         call.terminal.put_json(array)
     return 0 if not call.get("wait") or set(array["states"]) == {"succeeded"} else 1
+
+
+def _attended(call: Call, source: Source, array: Array) -> Array:
+    """Until all its jobs are over: on a terminal with the list of `hw watch`. Leaving it leaves the
+    jobs as they are, and says so.
+    """
+    from headway.views.cli import watch
+    from headway.views.console.screen import is_possible
+
+    try:
+        if not call.as_json and is_possible(call.terminal):
+            watch.show_array(call, source, str(array["uuid"]))
+            array = source.get(array_route(array["id"]))
+        else:
+            array = _wait(source, array)
+    except KeyboardInterrupt:
+        _tell_left(call, array)
+        raise
+    if array["ended_at"] is None:
+        _tell_left(call, array)
+    return array
+
+
+def _tell_left(call: Call, array: Array) -> None:
+    short = fmt.suffix(array["id"])
+    call.terminal.say(
+        call.terminal.err.safe(
+            f"hw: left {array['id']}; its jobs go on: hw watch {short} · hw abort {short}"
+        )
+    )
 
 
 def _wait(source: Source, array: Array) -> Array:
@@ -80,6 +118,7 @@ def show(call: Call, array: Array, *, first: bool) -> None:
         "submitted": fmt.local_time(array["submitted_at"], now),
         "started": fmt.local_time(array["started_at"], now) if array["started_at"] else "",
         "ended": fmt.local_time(array["ended_at"], now) if array["ended_at"] else "",
+        "elapsed": fmt.duration(elapsed_s(array, now)) if array["started_at"] else "",
         "parent": str(array["parent"] or ""),
     }
     lines = [] if first else [""]
@@ -93,12 +132,14 @@ def show(call: Call, array: Array, *, first: bool) -> None:
             job_text.fact("" if number else "failed", out.safe(text.rstrip()), _LABEL_CELLS)
         )
     short = fmt.suffix(array["id"])
-    again = f" · hw resubmit {short} --failed" if array["failed"] else ""
-    lines.append(
-        job_text.fact(
-            "next", out.safe(f"hw ls --array {short} · hw abort {short}{again}"), _LABEL_CELLS
-        )
-    )
+    ways = [f"hw ls --array {short}"]
+    if array["ended_at"] is None:
+        ways.append(f"hw abort {short}")
+    else:
+        ways += [f"hw metrics {short}", f"hw compare {short}"]
+    if array["failed"]:
+        ways.append(f"hw resubmit --failed {short}")
+    lines.append(job_text.fact("next", out.safe(" · ".join(ways)), _LABEL_CELLS))
     out.write("\n".join(lines) + "\n")
 
 

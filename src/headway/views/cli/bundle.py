@@ -30,9 +30,12 @@ from headway.views.text import format as fmt
 from headway.views.text.file_names import file_name
 from headway.wire.redact import mask_text, secret_values
 
+_RECORDS = 1_000  # of `logging`, the last ones
+
 _README = """What hw bundle wrote about one job. Secrets are masked where Headway knows them; look through it before you
 send it on. job.json is what `hw q ID --json` says, with the cause of every attempt; events.json is what happened, in
-order; logs/ holds the end of each stream; machine.json and settings.json say where it ran and how Headway was set up.
+order; records.json has the last records of `logging`, usage.json what it used;
+logs/ holds the end of each stream; machine.json and settings.json say where it ran and how Headway was set up.
 """
 
 
@@ -92,6 +95,8 @@ def _members(source: Source, job: JsonObject, settings: Settings) -> Iterator[tu
     for name in ("events", "provenance", "streams", "timings"):
         yield f"{name}.json", _asked(source, job, name)
     yield "metrics.json", _asked(source, job, "metrics", [("points", 200)])
+    yield "records.json", _asked(source, job, "records", [("tail", _RECORDS)])
+    yield "usage.json", _asked(source, job, "usage", [("points", 200)])
     yield "machine.json", _json(_machine())
     yield "settings.json", _json(_settings(settings))
     yield "server.log", _tail(homes.Paths(source.home).server_log, BUNDLE_SERVER_LOG_BYTES_MAX)

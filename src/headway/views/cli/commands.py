@@ -121,7 +121,7 @@ _TABLE: Final = (
     ),
     Command(
         "logs", LOOK, "what a job wrote", "hw logs [ID] [options]",
-        ("rank", "task", "stream", "level", "attempt", "tail", "bytes", "follow", "grep", "monitor"),
+        ("rank", "task", "stream", "level", "attempt", "tail", "bytes", "follow", "grep", "html", "monitor"),
         details=(
             "All ranks, merged by time, with the rank in front of each line.\n"
             "When one stream is selected and stdout is not a terminal: the raw bytes, as they were written.\n"
@@ -149,7 +149,7 @@ _TABLE: Final = (
     ),
     Command(
         "metrics", LOOK, "what a job logged", "hw metrics [ID…] [options]",
-        ("metrics", "rank", "points", "joined", "apart", "monitor"),
+        ("metrics", "rank", "points", "joined", "apart", "csv", "monitor"),
         details=(
             "The table joins the attempts of a job: steps that were done again replace the lost ones. --json has every\n"
             "attempt by itself, unless --joined is given."
@@ -566,7 +566,8 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "config", HOUSE, "every setting, its value and where it came from", "hw config [NAME | set NAME VALUE]",
+        "config", HOUSE, "every setting, its value and where it came from",
+        "hw config [NAME | set NAME VALUE | unset NAME]",
         ("job_schema",),
         details="Built-in < user file < project headway.yaml < private file < environment < command line.",
         examples=(

@@ -1,4 +1,4 @@
-"""`hw config [NAME | set NAME VALUE]`: every setting, its value and origin; secrets by name
+"""`hw config [NAME | set NAME VALUE | unset NAME]`: every setting, its value and origin; secrets by name
 (capabilities 50, 52).
 """
 
@@ -25,9 +25,12 @@ def command(call: Call) -> int:
         return 0
     if call.words[:1] == ["set"] and len(call.words) == 3 and not call.after:
         return _set(call, *call.words[1:])
-    if len(call.words) > 1 or call.words == ["set"] or call.after:
+    if call.words[:1] == ["unset"] and len(call.words) == 2 and not call.after:
+        return _unset(call, call.words[1])
+    if len(call.words) > 1 or call.words in (["set"], ["unset"]) or call.after:
         raise UsageError(
-            "hw config takes one name, or: set NAME VALUE", f"usage: {call.command.usage}"
+            "hw config takes one name, or: set NAME VALUE, or: unset NAME",
+            f"usage: {call.command.usage}",
         )
     settings = load(Path.cwd())
     idle = settings.idle(Path.cwd())
@@ -83,10 +86,26 @@ def _set(call: Call, name: str, value: str) -> int:
         say = f"but here {now.origin(name)} says {shown(now.get(name))}, which goes before it"
         call.terminal.say(call.terminal.err.safe(say))
     elif SETTINGS[name].scope == "server":
-        call.terminal.say(
-            "the server reads it when it starts: hw server stop; the next command starts it again"
-        )
+        _tell_restart(call)
     return 0
+
+
+def _unset(call: Call, name: str) -> int:
+    from headway.settings.userfile import unset_value
+
+    path = unset_value(name)
+    now = load(Path.cwd())
+    say = f"{path} holds {name} no more; now {shown(now.get(name))}, from {now.origin(name)}"
+    call.terminal.say(call.terminal.err.safe(say))
+    if SETTINGS[name].scope == "server":
+        _tell_restart(call)
+    return 0
+
+
+def _tell_restart(call: Call) -> None:
+    call.terminal.say(
+        "a running server still has the old value: hw server stop; the next command starts it again"
+    )
 
 
 def shown(value: object) -> str:

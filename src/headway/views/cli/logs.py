@@ -49,6 +49,9 @@ def command(call: Call) -> int:
         call.terminal.say(
             f"hw: {job['id']} was started without hw: its output went where it was started"
         )
+    if call.get("html"):
+        _write_html(call, source, job)
+        return 0
     if call.as_json and not call.get("follow"):
         lines = [
             line
@@ -68,6 +71,31 @@ def command(call: Call) -> int:
     return 0
 
 
+def _write_html(call: Call, source: Source, job: Job) -> None:
+    """All lines as one page that opens offline."""
+    from headway.views.cli.log_records import Beside
+    from headway.views.text import html_log
+    from headway.views.text.redraw import Redraws
+
+    follow = Follow(source, job["id"], tail=0)
+    beside, redraws = Beside(call, follow), Redraws()
+    path = str(call.get("html"))
+
+    def lines() -> Iterator[JsonObject]:
+        for answer in _pages(follow, _query(call)):
+            laid = beside.laid_in(answer.get("lines") or [], is_last=not answer.get("more"))
+            yield from redraws.settled(laid)
+        yield from redraws.settled([], final=True)
+
+    words = [f"{job['state']} · {fmt.shell_words(job.get('command') or [])}"]
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.writelines(html_log.render(str(job["id"]), words, lines()))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    call.terminal.put(call.terminal.out.safe(path))
+
+
 def _array(call: Call, source: Source, ref: str, error: NotFoundError) -> int:
     from headway.views.cli import array_logs, arrays
 
@@ -79,7 +107,7 @@ def _array(call: Call, source: Source, ref: str, error: NotFoundError) -> int:
 
 
 def _check(call: Call) -> None:
-    for one, other in (("rank", "task"), ("tail", "bytes")):
+    for one, other in (("rank", "task"), ("tail", "bytes"), ("html", "follow")):
         if call.get(one) is not None and call.get(other) is not None:
             raise UsageError(f"--{one} and --{other} do not go together", "leave one of them out")
 

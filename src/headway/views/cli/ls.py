@@ -210,6 +210,8 @@ def _elapsed(job: Job, now: datetime) -> str:
     """
     if job["state"] == "waiting" and not job.get("is_array"):
         return fmt.clock(job_text.waited_s(job, now))
+    if job.get("is_array"):
+        return fmt.clock(arrays.elapsed_s(job, now))
     return fmt.clock(job.get("elapsed_s"))
 
 

@@ -4,12 +4,13 @@ in a table.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headway.model.errors import NotFoundError
+from headway.model.errors import NotFoundError, UsageError
 from headway.model.json_types import JsonObject
 from headway.model.limits import JOBS_LISTED_MAX
+from headway.settings.nearest import did_you_mean
 from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays, references
 from headway.views.cli.dispatch import Call
@@ -18,6 +19,7 @@ from headway.views.text import table
 
 Series = dict[str, list[JsonObject]]
 Job = JsonObject
+_NAMES_TOLD = 20  # of the metrics that a job has
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -37,6 +39,10 @@ def command(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json(found)
         return 0
+    _check_names(call, source, found)
+    if call.get("csv"):
+        _put_csv(call, found)
+        return 0
     for number, (name, what) in enumerate(found.items()):
         if len(found) > 1:
             call.terminal.put(("\n" if number else "") + out.safe(name))
@@ -51,6 +57,47 @@ def command(call: Call) -> int:
             continue
         out.write("\n".join(lines) + "\n")
     return 0
+
+
+def _check_names(call: Call, source: Source, found: Mapping[str, "Series | list[Job]"]) -> None:
+    """A name that no job has is a typo, told with the nearest that exists."""
+    asked = call.get("metrics") or []
+    single = {job: series for job, series in found.items() if not isinstance(series, list)}
+    if not asked or len(single) < len(found):
+        return
+    missing = [name for name in asked if not any(name in series for series in single.values())]
+    if not missing:
+        return
+    names: dict[str, None] = {}
+    for job in single:
+        names |= dict.fromkeys(source.get(job_route(job)).get("metrics") or {})
+    if missing[0] in names:  # of another rank
+        return
+    known = ", ".join(sorted(names)[:_NAMES_TOLD])
+    raise NotFoundError(
+        f"{' and '.join(single)} logged no metric {missing[0][:80]!r}{did_you_mean(missing[0], names)}",
+        f"it has: {known}" if known else "it has logged none",
+    )
+
+
+def _put_csv(call: Call, found: Mapping[str, "Series | list[Job]"]) -> None:
+    """A row for each point."""
+    from headway.views.text import csv_text
+
+    rows: list[list[Any]] = []
+    for job, series in found.items():
+        if isinstance(series, list):
+            raise UsageError(
+                f"{job} is an array: --csv is for jobs", f"hw export {fmt.suffix(job)} writes all"
+            )
+        for name, entries in series.items():
+            for entry in entries:
+                points = zip(entry["step"], entry["time"], entry["value"], strict=True)
+                front = [job, name, entry.get("rank"), entry.get("attempt")]
+                rows += [[*front, *point] for point in points]
+    header = ["id", "metric", "rank", "attempt", "step", "time", "value"]
+    lines = [header, *(["" if cell is None else str(cell) for cell in row] for row in rows)]
+    call.terminal.out.write(csv_text.to_csv(lines))
 
 
 def _of_array(source: Source, ref: str, error: NotFoundError) -> tuple[str, list[Job]]:

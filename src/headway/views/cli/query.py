@@ -4,6 +4,7 @@ last lines, logs.
 With `--assets` the new bytes of each log are fetched to `./assets/<id>/` as well (capability 15).
 """
 
+import os
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +29,7 @@ _CONFIG_CHARS_MAX = 800  # of the config: ten rows of a terminal
 _VALUE_CHARS_MAX = 60  # of one value of it
 _PROCESSES_MAX = 8  # a line each; of more, a line for all that are alike
 _AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
+_OUTPUT_FILES_MAX = 10_000  # that are counted
 _READ_FOR_EACH = 5  # lines read for each that is shown
 
 
@@ -148,6 +150,7 @@ def _fact_lines(job: JsonObject, out: Output, now: datetime) -> list[str]:
         ("reserved", _reserved_words(job)),
         ("sent", _way_words(job)),
         ("outputs", job.get("outputs")),
+        ("output", _output_words(job.get("output_dir"))),
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
@@ -321,8 +324,7 @@ def _code_words(provenance: JsonObject, snapshot: str | None) -> str:
         words.append(f"snapshot {snapshot[:12]}")
     if commit:
         words.append(commit[:12])
-    if git.get("branch"):
-        words.append(str(git["branch"]))
+    words += [str(git[key]) for key in ("branch", "author", "message") if git.get(key)]
     if git.get("dirty"):
         words.append("with uncommitted changes")
     return " · ".join(words)
@@ -337,11 +339,33 @@ def _surroundings_words(provenance: JsonObject) -> str:
     )
 
 
+def _output_words(folder: str | None) -> str:
+    """`/…/output/digits-7f3c2 · 3 files · 1.5 GiB`; nothing where there is none, or it is on another
+    machine.
+    """
+    count, size = 0, 0
+    for where, _, names in os.walk(folder or ""):
+        for name in names[: _OUTPUT_FILES_MAX - count]:
+            try:
+                size += os.lstat(os.path.join(where, name)).st_size
+            except OSError:  # it was removed meanwhile
+                continue
+            count += 1
+        if count >= _OUTPUT_FILES_MAX:
+            return f"{folder} · over {count} files"
+    return f"{folder} · {fmt.plural(count, 'file')} · {fmt.size(size)}" if count else ""
+
+
+def _config_value(value: Any) -> str:
+    """As it was given: 0.0 is no 0."""
+    return repr(value) if isinstance(value, float) else _brief(value)
+
+
 def _config_words(job: JsonObject) -> str:
     config = job.get("config") or {}
     if not isinstance(config, dict):
         return str(config)
-    words = " · ".join(f"{_brief(key)} {_brief(value)}" for key, value in config.items())
+    words = " · ".join(f"{_brief(key)} {_config_value(value)}" for key, value in config.items())
     return (
         words
         if len(words) <= _CONFIG_CHARS_MAX

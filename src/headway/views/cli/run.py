@@ -46,7 +46,18 @@ def command(call: Call) -> int:
         from headway.views.cli.dry_run import show
 
         return show(call, call.source())
+    if submission.makes_array(call):
+        return _array(call)
     return submit_and_attend(call, call.source())
+
+
+def _array(call: Call) -> int:
+    """Of a sweep the list of its jobs, as with `hw submit --wait`."""
+    from headway.views.cli import arrays
+
+    call.values["wait"] = True
+    source = call.source()
+    return arrays.submitted(call, source, submission.submit(source, call))
 
 
 def submit_and_attend(

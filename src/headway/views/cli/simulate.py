@@ -63,7 +63,8 @@ def command(call: Call) -> int:
     asked = submission.wanted(source, call)
     if asked.jobs:
         raise UsageError(
-            "hw simulate runs one job, and this is an array", "take the array out, or set --set"
+            "hw simulate runs one job, and this is an array of them",
+            "hw submit runs them all; or take `array` and `matrix` out and give one value: --set NAME=VALUE",
         )
     image = asked.spec.get("image") or (definition or {}).get("image")
     if (

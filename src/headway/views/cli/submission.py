@@ -48,6 +48,7 @@ class Wanted:
     env: dict[str, str] = field(repr=False)
     jobs: list[JsonObject] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    gpus: int = 0  # that a job file asks for by this name
 
 
 def submit(source: Source, call: Call, *, attend: bool = False) -> JsonObject:
@@ -71,7 +72,13 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> JsonObject:
             )
         return _send(source, "/api/arrays", {**body, "jobs": asked.jobs, "find_program": True})
     # a typo makes no job that failed, whoever waits for it
-    return _send(source, "/api/jobs", {**body, "find_program": True})
+    job = _send(source, "/api/jobs", {**body, "find_program": True})
+    if asked.gpus and not job.get("gpus"):
+        call.terminal.say(
+            f"hw: {call.terminal.err.safe(str(job['cluster']))} has no GPUs: "
+            f"gpus: {asked.gpus} means {fmt.plural(asked.gpus, 'process')} there"
+        )
+    return job
 
 
 def _pass_stdin(asked: Wanted) -> None:
@@ -369,6 +376,7 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
             *warnings,
             *_mpi(spec, env),
         ],
+        0 if call.get("processes") else int(file.values.get("gpus") or 0),
     )
 
 

@@ -56,6 +56,12 @@ def command(call: Call) -> int:
     return 0
 
 
+def show_array(call: Call, source: Source, uuid: str) -> None:
+    """The list of an array's jobs, until the person leaves or the last of them is over."""
+    with _leaving_signals():
+        _jobs(call, source, [], [uuid], until_over=True)
+
+
 def _named(source: Source, refs: list[str]) -> tuple[list[Job], list[str]]:
     """The jobs that are meant, and the arrays, by their uuid."""
     jobs, found = [], []
@@ -79,7 +85,9 @@ def _job(call: Call, source: Source, job: Job, *, listed: bool = False) -> None:
     Attendance(source, call.terminal, job, stop, ranks, tail, listed).to_the_end()
 
 
-def _jobs(call: Call, source: Source, refs: list[str], whole: list[str]) -> None:
+def _jobs(
+    call: Call, source: Source, refs: list[str], whole: list[str], *, until_over: bool = False
+) -> None:
     """The list, and from it into one job and back."""
     theme = Theme(call.terminal.out.color, call.terminal.out.ascii_only)
     place, notice = ListPlace(), ""
@@ -90,13 +98,13 @@ def _jobs(call: Call, source: Source, refs: list[str], whole: list[str]) -> None
             feed = JobsFeed(source, stage.wake, refs, whole)
             feed.with_ended = with_ended
             view = JobsView(feed, stop=partial(_stop, source), load=load)
-            view.place, view.notice = place, notice
+            view.place, view.notice, view.until_over = place, notice, until_over
             feed.start()
             try:
                 word = show(stage, view)
             finally:
                 feed.close()
-        if word == "leave":
+        if word in ("leave", "over"):
             return
         with_ended, notice = feed.with_ended, ""
         try:

@@ -10,7 +10,6 @@ from headway.views.console.cells import Line, Size
 from headway.views.console.screen import GONE, Stage
 from headway.views.console.theme import Theme
 
-_TICK_S: Final = 1.0  # clocks on the screen go on
 _REST: Final = 15  # a frame that takes long to make is made seldom: this many times its cost apart
 
 
@@ -25,21 +24,30 @@ class View(Protocol):
 def show(stage: Stage, view: View) -> str:
     """Until the view is over (`over`), or a key says what to do (its word)."""
     drawn_s, cost_s, size, stale = 0.0, 0.0, (0, 0), True
+    frame_s, tick_s = _pace()
     while True:
         stale = view.take_news() or stale
         if view.is_over:
             return "over"
         now_s = time.monotonic()
-        stale = stale or stage.size != size or now_s - drawn_s >= _TICK_S
-        pause_s = max(CONSOLE_FRAME_S, cost_s * _REST) if stale else _TICK_S
+        stale = stale or stage.size != size or now_s - drawn_s >= tick_s
+        pause_s = max(frame_s, cost_s * _REST) if stale else tick_s
         due_s = drawn_s + pause_s - now_s
         if stale and due_s <= 0 and stage.is_ready:
             size, drawn_s, stale = stage.size, now_s, False
             stage.draw(view.frame(size, stage.theme))
             cost_s = time.monotonic() - now_s
-            due_s = _TICK_S
-        for key in stage.wait(max(due_s, 0.0) if stage.is_ready else _TICK_S):
+            due_s = tick_s
+        for key in stage.wait(max(due_s, 0.0) if stage.is_ready else tick_s):
             word = view.press(key) if key != GONE else "leave"
             if word is not None:
                 return word
             stale, drawn_s = True, 0.0  # a key is answered at once
+
+
+def _pace() -> tuple[float, float]:
+    """(at least this long between two frames, at most this long): settings of the person."""
+    from headway.settings.layers import load
+
+    settings = load(None)
+    return max(settings.get("console.frame_s"), CONSOLE_FRAME_S), settings.get("console.tick_s")

@@ -83,6 +83,7 @@ class JobsView:
         self.feed, self._now, self._stop, self.load = feed, now, stop, load
         self.jobs: dict[str, Job] = {}
         self.known = False
+        self.until_over = False
         self.opened = ""
         self.notice = ""  # until the next key
         self.lost_since: datetime | None = None
@@ -229,7 +230,10 @@ class JobsView:
 
     @property
     def is_over(self) -> bool:
-        return False
+        """Of a list that was opened to wait for its jobs: when all of them have ended."""
+        if not self.until_over or not self.jobs or self.place.mode == "ask":
+            return False
+        return all(fmt.is_over(job) for job in self.jobs.values())
 
 
 def sort_orders(jobs: list[Job]) -> dict[str, Callable[[Job], Any]]:

@@ -33,6 +33,16 @@ _LEVEL_CHARS: Final = 120  # a level stands at the front of a line
 _SGR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 
 
+# the program's own clock at the front of a line, which differs from rank to rank
+_OWN_CLOCK: Final = re.compile(
+    r"^\W{0,3}(?:\d{4}[-/]\d\d[-/]\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+)
+
+
+def _without_clock(text: str) -> str:
+    return _OWN_CLOCK.sub("", text, count=1) if text[:6].strip(" [(")[:1].isdigit() else text
+
+
 @dataclass(slots=True)
 class Said:
     """One line as it came; `text` is safe, with its colours."""
@@ -88,7 +98,8 @@ class Log:
     shown: list[Entry] = field(default_factory=list)
     first: int = 0
     total: int = 0  # lines that came
-    _places: dict[str, int] = field(default_factory=dict)  # text → number of its last entry
+    # text without a clock of its own → number of its last entry
+    _places: dict[str, int] = field(default_factory=dict)
     _last: dict[int, int] = field(default_factory=dict)  # rank → number of its last entry
     _levels: dict[int, int] = field(default_factory=dict)  # rank → level of its last line
     # (rank, stream) → its last line, which has no end yet
@@ -144,7 +155,7 @@ class Log:
             self._drop(said)
         if on_top and alone:  # the usual case: nothing has to be folded anew
             for entry in last:
-                self._places.pop(entry.text, None)
+                self._places.pop(_without_clock(entry.text), None)
             del self.shown[len(self.shown) - len(last) :]
             if self._last.get(rank, -1) >= self.end:
                 self._last.pop(rank)
@@ -202,17 +213,19 @@ class Log:
         return level
 
     def _fold(self, said: Said) -> None:
-        place = self._places.get(said.text, -1)
+        key = _without_clock(said.text)
+        place = self._places.get(key, -1)
         last = self._last.get(said.rank, -1)
         if place >= last and place >= max(self.first, self.end - CONSOLE_FOLD_ENTRIES_MAX):
             entry = self.shown[place - self.first]
             bit = 1 << (said.rank + 1)
-            if not entry.mask & bit or place == last:
+            # a rank's own line again counts only as it stands: its clock says when
+            if not entry.mask & bit or (place == last and entry.text == said.text):
                 entry.count += 1
                 entry.mask |= bit
                 self._last[said.rank] = place
                 return
-        self._places[said.text] = self._last[said.rank] = self.end
+        self._places[key] = self._last[said.rank] = self.end
         self.shown.append(Entry(said.time, 1 << (said.rank + 1), said.text, said.level))
         if len(self.shown) > CONSOLE_LINES_MAX * 5 // 4:
             self._trim()

@@ -95,7 +95,7 @@ def clock(seconds: float | None) -> str:
     """For columns: `0:41`, `1:02:33`, `3d 04:05`."""
     if seconds is None or not math.isfinite(seconds):
         return "—"
-    whole = max(int(seconds), 0)
+    whole = max(round(seconds), 0)  # as `duration` does: one number everywhere
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02d}"
     if whole < 86_400:

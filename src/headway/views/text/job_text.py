@@ -475,6 +475,8 @@ def _says_end(text: str, job: Job) -> bool:
 
 def _class_words(cause: JsonObject) -> str:
     found = str(cause.get("class") or "")
+    if cause.get("cause") == "code_exception":  # whose fault it is nobody knows
+        return "raised by the program"
     return f"{found} error" if found in ("user", "system") else found
 
 
