@@ -89,9 +89,15 @@ def test_the_metrics_of_an_array_are_those_of_its_jobs_and_its_name_leads_to_the
     assert named.returncode == 0 and sweep.encode() in named.stderr, "a name selects, and says whom"
 
 
+def test_hw_run_of_a_sweep_waits_for_all_its_jobs(hw: Hw) -> None:
+    done = hw("run", "sweep.yaml", timeout_s=120)
+    assert b"succeeded" in done.stderr
+    found = hw.json("q", done.stdout.decode().strip())
+    assert found["ended_at"] is not None
+
+
 def test_what_is_no_array_is_told(hw: Hw) -> None:
     assert b"is not a range" in hw("submit", "--array", "a-b", "true").stderr
-    assert b"cannot be followed" in hw("run", "sweep.yaml").stderr
     job = hw.submit("true")
     assert b"--failed is for an array" in hw("resubmit", "--failed", job).stderr
     assert hw("ls", "--array", "nothing").returncode == 3
