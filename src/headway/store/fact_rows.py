@@ -230,6 +230,12 @@ def _hello(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     """A process that the shim did not start (torchrun's children, a plain script) becomes known by
     its own word.
     """
+    _rank_found(c, x, fact)
+    tell(c, x, fact)
+
+
+def _rank_found(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
+    """A process that a launcher in the task has started as a rank, seen by the agent."""
     rank = _rank(x, fact)
     if rank is not None:
         c.execute(
@@ -237,7 +243,6 @@ def _hello(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
                VALUES (:task, :rank, :local_rank, :pid, 'running', :now) ON CONFLICT (task, rank) DO NOTHING""",
             {**_process(x, fact, rank), "now": time_ns(x, fact)},
         )
-    tell(c, x, fact)
 
 
 def _start_failed(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
@@ -450,6 +455,7 @@ _HANDLERS: dict[str, Callable[[sqlite3.Connection, Context, Fact], None]] = {
     "task_ended": _task_ended,
     "task_held": _task_held,
     "hello": _hello,
+    "rank_found": _rank_found,
     "bye": _bye,
     "config": _config,
     "tags": _tags,

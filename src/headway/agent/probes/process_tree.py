@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 
+from headway.agent.probes.launched_rank import Launched, LaunchedRanks
 from headway.agent.probes.proc_file import Budget, Kept
 from headway.agent.probes.process_stat import TICKS_S, Member
 from headway.model.limits import USAGE_LINES_MAX, USAGE_PROCESSES_MAX, USAGE_PSS_RSS_BYTES_MAX
@@ -68,6 +69,9 @@ class Forest:
         self._at_ticks: float | None = None
         self._seen: set[str] = set()
         self._scan_s = self._scan_all_s = self._pss_s = self._pss_first_s = float("-inf")
+        self._launched: LaunchedRanks | None = None
+        # (pid, start, rank) of processes that a launcher in the task has started as ranks
+        self.found_ranks: list[tuple[int, int, Launched]] = []
         self._unseen = True  # something was started since the last look at all numbers
         self._without_children = False
         self._before: dict[int, int] = {}  # rank -> ticks that its tree had used at the last sample
@@ -84,6 +88,10 @@ class Forest:
         if member is not None and start in (None, member.start):
             member.belong(rank)
 
+    def look_for_launched(self) -> None:
+        """Ranks that a launcher in the task starts are ranks of their own."""
+        self._launched = LaunchedRanks(self._proc)
+
     # -- a sample
 
     def sample(self, now_s: float) -> None:
@@ -92,6 +100,7 @@ class Forest:
         self._look_at_known()
         self._add_roots()
         self._find(now_s)
+        self._find_launched()
         running = [m for m in self.members.values() if m.is_running]
         for member in running:
             member.measure(span_s)
@@ -129,6 +138,8 @@ class Forest:
             member.close()
             return None
         self.members[pid] = member
+        if self._launched is not None:
+            self._launched.add(pid)
         return member
 
     def _forget(self, member: Member) -> None:
@@ -136,6 +147,23 @@ class Forest:
         member.close()
 
     # -- finding
+
+    def _find_launched(self) -> None:
+        if self._launched is None:
+            return
+        parent_of = {pid: member.ppid for pid, member in self.members.items()}
+        for pid, told in self._launched.look(parent_of):
+            start = self.members[pid].start
+            self.follow(told.rank, pid, start)
+            self._hand_down(pid, told.rank)
+            self.found_ranks.append((pid, start, told))
+
+    def _hand_down(self, top: int, rank: int) -> None:
+        """What a rank had started before it was known as one belongs to it."""
+        for member in self.members.values():
+            if member.ppid == top and member.pid not in self._roots and member.rank != rank:
+                member.belong(rank)
+                self._hand_down(member.pid, rank)
 
     def _find(self, now_s: float) -> None:
         if not self.members:

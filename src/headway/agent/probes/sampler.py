@@ -52,6 +52,9 @@ class Sampler:
         """A rank's process is known: it and all below it count as that rank's."""
         self.forest.follow(rank, pid, start)
 
+    def look_for_launched(self) -> None:
+        self.forest.look_for_launched()
+
     def due_s(self) -> float:
         if self._asked or self._gpus is None or not self._gpus.is_asked:
             return self._next_s

@@ -39,7 +39,10 @@ class Usage:
         say: "Callable[[str], None]",
         env: "Mapping[str, str] | None" = None,
         files: Files = OS_FILES,
+        tell: "Callable[[Fact], None] | None" = None,
     ) -> None:
+        """`tell` writes a fact of the agent's own."""
+        self._tell = tell
         self._tail, self._facts, self._clock, self._say = tail, facts, clock, say
         self._task, self._env = task, env
         self._events: EventFile | None = None
@@ -54,6 +57,9 @@ class Usage:
         self._sampler: Sampler | None = Sampler(
             task.monitoring_interval_s, self._write, now_s, gpus
         )
+        # with ranks of ours in one task, those of launchers below them have numbers of their own
+        if not task.ranked or task.processes == 1:
+            self._sampler.look_for_launched()
 
     def due_s(self) -> float:
         return float("inf") if self._sampler is None else self._sampler.due_s()
@@ -64,6 +70,7 @@ class Usage:
         try:
             self._meet(self._sampler)
             self._sampler.step(now_s)
+            self._tell_found(self._sampler)
         # whatever a strange system does to a probe, the data of the task must go on
         except Exception as error:
             self._say(f"usage is no longer sampled: {type(error).__name__}: {error}")
@@ -86,6 +93,15 @@ class Usage:
             who = self._tail.writer_of(tailed)
             if who is not None:
                 sampler.follow(tailed.stream.rank or 0, who.pid, who.start)
+
+    def _tell_found(self, sampler: Sampler) -> None:
+        found, sampler.forest.found_ranks = sampler.forest.found_ranks, []
+        for pid, start, told in found:
+            if self._tell is not None:
+                self._tell({
+                    "type": "rank_found", "rank": told.rank, "local_rank": told.local_rank,
+                    "world_size": told.world_size, "pid": pid, "start": start,
+                })  # fmt: skip
 
     def _write(self, fact: "Fact") -> None:
         before = self._stream.name

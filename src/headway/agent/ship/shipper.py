@@ -480,12 +480,22 @@ class Shipper:
             from headway.agent.probes.task_usage import Usage
 
             facts, say = self._shim_facts, self.log.say
-            self._usage = Usage(self.task, self.tail, facts, self.clock, say, self._env, self.files)
+            self._usage = Usage(
+                self.task,
+                self.tail,
+                facts,
+                self.clock,
+                say,
+                self._env,
+                self.files,
+                self._write_fact,
+            )
 
     def _write_fact(self, fact: "Fact") -> None:
         now_s = self.clock.steady_s()
         try:
-            sync = fact.get("type") != "provenance"  # a lost one is collected again
+            # a lost one is collected again, or is no loss
+            sync = fact.get("type") not in ("provenance", "rank_found")
             stream, offset = self._notebook.write(
                 {"time_ns": self.clock.wall_ns(), **fact}, sync=sync
             )
