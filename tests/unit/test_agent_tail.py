@@ -86,15 +86,51 @@ def test_the_index_has_an_entry_per_growth_at_least_50_ms_apart(tail: Tail, tmp_
     tail.close()
 
 
-def test_what_is_seen_at_once_has_one_time(tail: Tail, tmp_path: Path) -> None:
+def test_what_was_written_at_once_has_one_time(tail: Tail, tmp_path: Path) -> None:
     """So that what a program printed stands before the traceback that ended it (stdout goes first)."""
     names = ("stderr-0", "stdout-0", "stdout-1")
     for name in names:
         (tmp_path / name).write_bytes(b"a")
+        os.utime(tmp_path / name, ns=(1_000, 1_000))
     tail.look(0.0)
     times = {struct.unpack("<QQ", (tmp_path / f"{name}.index").read_bytes())[1] for name in names}
     assert len(times) == 1
     tail.close()
+
+
+def _append(path: Path, text: bytes, written_ns: int) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+    os.utime(path, ns=(written_ns, written_ns))
+
+
+def _times(tmp_path: Path, name: str) -> dict[int, int]:
+    return dict(struct.iter_unpack("<QQ", (tmp_path / f"{name}.index").read_bytes()))
+
+
+def test_of_what_is_seen_at_once_the_stream_that_was_written_last_comes_last(
+    tail: Tail, tmp_path: Path
+) -> None:
+    out, err = tmp_path / "stdout-0", tmp_path / "stderr-0"
+    _append(out, b"printed\n", 2_000)
+    _append(err, b"warned\n", 1_000)
+    tail.look(1.0, names=True)
+    assert _times(tmp_path, "stderr-0")[0] < _times(tmp_path, "stdout-0")[0]
+
+
+def test_a_bar_that_goes_on_after_a_line_of_the_other_stream_stands_after_it(
+    tail: Tail, tmp_path: Path
+) -> None:
+    """The entries of one stream are rare; those that the order needs are made all the same."""
+    out, err = tmp_path / "stdout-0", tmp_path / "stderr-0"
+    _append(err, b"epoch 0: 50%", 1_000)
+    tail.look(1.0, names=True)
+    _append(err, b"\repoch 0: 100%\n", 2_000)
+    _append(out, b"epoch 0: loss 0.5\n", 3_000)
+    _append(err, b"epoch 1: 0%", 4_000)
+    tail.look(1.01, names=True)
+    line_us = _times(tmp_path, "stdout-0")[0]
+    assert _times(tmp_path, "stderr-0")[len(b"epoch 0: 50%")] > line_us
 
 
 def test_an_index_that_was_torn_goes_on_at_a_whole_entry(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ENTRY = struct.Struct("<QQ")
 INDEX_INTERVAL_S = 0.05
+_INDEX_STEP_NS = 1000  # the index counts in microseconds
 FOLDER_INTERVAL_S = 1.0  # a look at the names even if the folder says that nothing changed
 WRITERS_INTERVAL_S = 1.0
 SUCCESSOR_S = 2.0  # a thread may still be in its last write to the segment before
@@ -104,8 +105,13 @@ class Index:
         except (OSError, struct.error):
             self._fd = -1
 
-    def add(self, offset: int, wall_ns: int, now_s: float) -> None:
-        if self._fd < 0 or now_s < self._last_s + INDEX_INTERVAL_S or offset <= self._last_offset:
+    def add(self, offset: int, wall_ns: int, now_s: float, *, turn: bool = False) -> None:
+        """`turn`: the rank has written its other stream since this one's last entry, so the entry
+        is needed for their order.
+        """
+        if self._fd < 0 or offset <= self._last_offset:
+            return
+        if not turn and now_s < self._last_s + INDEX_INTERVAL_S:
             return
         # also across a restart, times never go back (F26)
         self._last_us = max(self._last_us, wall_ns // 1000)
@@ -140,6 +146,7 @@ class Tail:
         self._known: set[str] = set()  # names that were looked at, good or bad
         self._names = Names(task_dir)
         self._writers_s = float("-inf")
+        self._wrote_last: dict[int | None, str] = {}  # rank -> its stream that has grown last
         self._newest: dict[tuple[object, ...], Tailed] = {}  # writer -> its newest segment
         self._boot = boot_id()
 
@@ -150,9 +157,29 @@ class Tail:
         events: list[Event] = []
         if names or self._names.may_have_changed(now_s):
             events += self._find(now_s)
-        wall_ns = self._clock.wall_ns()  # one for all: of what is seen at once, stdout goes first
+        # One time for all. Of what a rank is seen to have written to both at once, the stream that
+        # was written last comes last; where that is not known, stdout goes first.
+        wall_ns = self._clock.wall_ns()
+        grown = []
         for tailed in list(self.streams.values()):
-            events += self._measure(tailed, now_s, wall_ns)
+            status = self._status(tailed)
+            if status is not None and status.st_size > tailed.size:
+                grown.append((status.st_mtime_ns, tailed, status.st_size))
+        grown.sort(key=lambda one: one[0])  # of equal ones the order stays
+        outputs = [tailed.stream.rank for _, tailed, _ in grown if tailed.index is not None]
+        both = {rank for rank in outputs if outputs.count(rank) > 1}
+        # rank -> (written, time) of its other stream
+        before: dict[int | None, tuple[int, int]] = {}
+        for written_ns, tailed, size in grown:
+            time_ns = wall_ns
+            if tailed.index is not None:
+                rank = tailed.stream.rank
+                other_ns, other_time_ns = before.get(rank, (written_ns, wall_ns))
+                time_ns = other_time_ns + (_INDEX_STEP_NS if written_ns > other_ns else 0)
+                before[rank] = (written_ns, time_ns)
+                if rank in both:
+                    self._wrote_last.pop(rank, None)  # each of them needs an entry
+            events += self.advance(tailed, size, now_s, time_ns)
         if now_s >= self._writers_s + WRITERS_INTERVAL_S:
             self._writers_s = now_s
             events += self._close_orphans(now_s)
@@ -232,14 +259,17 @@ class Tail:
             # nothing but a hole
             return self.files.fstat(fd).st_size if error.errno == errno.ENXIO else 0
 
-    def _measure(self, tailed: Tailed, now_s: float, wall_ns: int) -> "list[Event]":
+    def _status(self, tailed: Tailed) -> "os.stat_result | None":
         if tailed.stream.role == "shim":
-            return []  # allocated ahead, so its size says nothing; `advance` tells
+            return None  # allocated ahead, so its size says nothing; `advance` tells
         try:
-            size = self.files.fstat(tailed.fd).st_size
+            return self.files.fstat(tailed.fd)
         except OSError:
-            return []
-        return self.advance(tailed, size, now_s, wall_ns)
+            return None
+
+    def _measure(self, tailed: Tailed, now_s: float, wall_ns: int) -> "list[Event]":
+        status = self._status(tailed)
+        return [] if status is None else self.advance(tailed, status.st_size, now_s, wall_ns)
 
     def advance(self, tailed: Tailed, size: int, now_s: float, wall_ns: int = 0) -> "list[Event]":
         """A stream has that many bytes now."""
@@ -248,7 +278,10 @@ class Tail:
         if tailed.index is not None:
             # an earlier shipper saw the rest
             begin = tailed.size or min(self._cursor.get(tailed.stream.name, 0), size)
-            tailed.index.add(begin, wall_ns or self._clock.wall_ns(), now_s)
+            rank, name = tailed.stream.rank, tailed.stream.name
+            turn = self._wrote_last.get(rank) != name
+            self._wrote_last[rank] = name
+            tailed.index.add(begin, wall_ns or self._clock.wall_ns(), now_s, turn=turn)
         if tailed.opening is None and tailed.stream.kind == RECORDS:
             try:
                 tailed.opening = read_opening(tailed.fd, self.files)
