@@ -8,6 +8,7 @@ in part by `tests/fault/test_damage_sweep.py`.
 """
 
 import argparse
+import contextlib
 import logging
 import random
 import shutil
@@ -18,18 +19,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.agent.shim.rank import read_environment
+from headway.engines.spool import task_folder
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError
 from headway.model.job import State
+from headway.model.record import METRICS, OPEN
 from headway.server.control import env_file
+from headway.spool.layout import TaskFile
 from headway.store import catalog, listing, log_files, log_lines, query, series
 from headway.store.database import RowsRepairedError, Store
+from headway.wire import frame
 from tests.storing import NOW_NS, fact, new_job, open_store, record, schema
 
 JOBS = 14
 POINTS = 40
 LINES = b"".join(b"line %04d of the output\n" % number for number in range(400))
 ENV = {f"NAME_{number}": "value " * number for number in range(30)}
+PRIVATE = env_file.Private(dict(ENV), ["python", "train.py"])
+TASK: dict[str, Any] = {
+    "version": 1, "id": "job-1", "attempt": 1, "task": "worker-0", "argv": ["python", "train.py", "--lr", "0.1"],
+    "cwd": "/tmp", "home": "/tmp/home", "socket": "/tmp/s", "token": "id.secret", "processes": 1,
+}  # fmt: skip
 HOW = ("flip", "flip", "flip", "zero", "cut", "remove", "garbage")
 
 
@@ -40,6 +51,7 @@ class Truth:
     state: str
     exit_code: int | None
     values: tuple[float, ...]
+    command: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -91,8 +103,9 @@ def make(folder: Path, *, killed: bool) -> Home:
         store.write(advance).result(30)
         before[job.id] |= {"running"}
         values = tuple(step / 8 + number for step in range(POINTS))
-        truth[job.id] = Truth(str(state), code, values)
-    env_file.save(paths.env, jobs[0][0].uuid, env_file.Private(dict(ENV), ["python", "train.py"]))
+        truth[job.id] = Truth(str(state), code, values, tuple(job.spec.command))
+    env_file.save(paths.env, jobs[0][0].uuid, PRIVATE)
+    _make_spool(paths, jobs[0][0].uuid)
     store.journal.flush()
     if killed:  # copied under the open store: as kill -9 leaves it
         left = folder / "left"
@@ -174,9 +187,67 @@ def examine(home: Home, folder: Path) -> str:
         told = bool(store.notices.all())
         if wrong and not told:
             raise FalseStateError("; ".join(wrong[:4]))
-        return "told" if told else "sound"
+        lost = _read_back(Paths(folder), home)
+        return "told" if told or lost else "sound"
     finally:
         store.close()
+
+
+def _make_spool(paths: Paths, uuid: str) -> None:
+    """A task whose agent is dead, with all that it had written."""
+    folder = paths.spool / f"{uuid}-1-worker-0"
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    task_folder.make(folder, TASK | {"uuid": uuid}, ENV)
+    opening = {"version": 1, "stream": "metrics-0-100-abcdef.0", "kind": "metrics", "rank": 0}
+    frames = [frame.encode_json(OPEN, opening), schema(0, "loss")]
+    frames += [_point(step) for step in range(POINTS)]
+    (folder / "metrics-0-100-abcdef.0").write_bytes(b"".join(frames))
+    (folder / "shim").write_bytes(fact({"type": "task_ended", "time_ns": NOW_NS}))
+
+
+def _point(step: int) -> bytes:
+    """As the client writes it, with its checksum."""
+    head = frame.metrics_head(1, 0)
+    body = frame.metrics_struct(1).pack(*head, step, NOW_NS, step / 8)
+    return frame.encode(body[0], body[6:])
+
+
+def _read_back(paths: Paths, home: Home) -> bool:
+    """What agents and the server read from a spool and an environment is what was written, or is not
+    read: then True. Anything else would be run, or shown, as it never was.
+    """
+    lost = False
+    (env,) = {path.stem for path in (home.folder / "env").iterdir()}
+    private = env_file.load(paths.env, env)
+    if private is not None and private != PRIVATE:
+        raise FalseStateError("an environment that nobody gave would be used")
+    folder = paths.spool / f"{env}-1-worker-0"
+    try:
+        task = TaskFile.load(folder)
+        if {name: getattr(task, name) for name in TASK} != TASK or task.uuid != env:
+            raise FalseStateError("a task that nobody made would be run")
+    except (OSError, HeadwayError):
+        lost = True
+    try:
+        if read_environment(str(folder)) != ENV:
+            raise FalseStateError("variables that nobody gave would be used")
+    except (OSError, HeadwayError):
+        lost = True
+    data = b""
+    with contextlib.suppress(OSError):
+        data = (folder / "metrics-0-100-abcdef.0").read_bytes()
+    scan = frame.scan(data, final=True)
+    good = {_point(step)[frame.HEADER_BYTES :] for step in range(POINTS)}
+    found = [
+        bytes(payload)
+        for kind, payload in frame.frames(data[: scan.end], scan.damaged)
+        if kind == METRICS
+    ]
+    if any(payload not in good for payload in found):
+        raise FalseStateError("a point that nobody logged would be sent")
+    task_folder.unsent(folder)
+    ended = task_folder.has_end(folder)  # a damaged end is no end, never another one
+    return lost or private is None or len(found) < POINTS or not ended
 
 
 def _look_closer(store: Store, job_id: str, true: Truth) -> list[str]:
@@ -191,6 +262,8 @@ def _look_closer(store: Store, job_id: str, true: Truth) -> list[str]:
         )
         if job["exit_code"] != true.exit_code and not told:
             wrong.append(f"{job_id} has exit code {job['exit_code']}, had {true.exit_code}")
+        if tuple(job["command"]) != true.command and not told:
+            wrong.append(f"{job_id} has the command {job['command']}")
         wrong += _points(store, pk, job_id, true, told)
         outputs = _ask(store, lambda c: log_lines.outputs(c, pk))
         for output in outputs:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from headway.home.paths import Paths
+from headway.model.errors import DamagedError
 from headway.store import catalog, listing, migrate, wal_check
 from headway.store.database import Store
+from headway.wire import sealed_json
 from tests.damage import sweep
 from tests.damage.sweep import examine, make
 from tests.desk import HW
@@ -197,3 +199,78 @@ def test_every_command_tells_of_damage_until_it_is_acknowledged(home: Path) -> N
         assert "damaged" not in hw("ls")[2]
     finally:
         hw("server", "stop")
+
+
+def _change_spec(home: sweep.Home, state: str) -> str:
+    """Another command, as valid as it was."""
+    c = sqlite3.connect(Paths(home.folder).db)
+    job, pk = c.execute("SELECT id, pk FROM jobs WHERE state = ? LIMIT 1", (state,)).fetchone()
+    if state == "waiting":
+        c.execute("DELETE FROM attempts WHERE job = ?", (pk,))
+    c.execute("UPDATE jobs SET spec = replace(spec, ?, ?) WHERE pk = ?", ('"true"', '"tsue"', pk))
+    assert c.total_changes
+    c.commit()
+    c.close()
+    return str(job)
+
+
+@pytest.mark.parametrize("state", ["succeeded", "waiting"])
+def test_a_description_that_is_another_and_as_valid_is_told_and_not_run(
+    closed: sweep.Home, state: str
+) -> None:
+    job = _change_spec(closed, state)
+    store = Store(Paths(closed.folder), background=False)
+    store.open()
+    try:
+        pk = sweep._ask(store, lambda c: catalog.resolve(c, job))
+        found = sweep._ask(store, lambda c: catalog.load_job(c, pk))
+        assert str(found.state) == ("succeeded" if state == "succeeded" else "failed")
+        (notice,) = store.notices.all()
+        assert "its checksum is another" in notice["text"]
+        sweep._ask(store, lambda c: catalog.load_job(c, pk))  # told once
+        assert len(store.notices.all()) == 1
+        with store.read() as c:
+            kept = c.execute("SELECT tab, col FROM damaged_values").fetchall()
+        assert [tuple(row) for row in kept] == [("jobs", "spec")]
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("name", ["task.json", "env.json"])
+def test_a_task_or_an_environment_that_is_another_and_as_valid_is_not_used(
+    closed: sweep.Home, name: str
+) -> None:
+    (folder,) = (path for path in Paths(closed.folder).spool.iterdir() if path.is_dir())
+    old, new = (b"0.1", b"0.7") if name == "task.json" else (b"value", b"valve")
+    change(folder / name, old, new)
+    assert examine(closed, closed.folder) == "told"
+    assert folder.is_dir()
+
+
+def test_an_environment_of_a_waiting_job_that_is_another_is_not_used(closed: sweep.Home) -> None:
+    (path,) = Paths(closed.folder).env.iterdir()
+    change(path, b"train.py", b"trail.py")
+    assert examine(closed, closed.folder) == "told"
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"a": 1}, {"a": [1, {"b": "=check"}], "c": "\udc80"}, {"=x": "y", "z": ""}]
+)
+def test_a_sealed_file_is_read_as_it_was_written_and_every_flipped_bit_is_found(
+    value: dict[str, object],
+) -> None:
+    data = sealed_json.encode(value)
+    assert sealed_json.decode(data, "it") == value
+    assert sealed_json.decode(json.dumps(value).encode(), "of an earlier release") == value
+    wrong = []
+    for at in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << bit
+            try:
+                found = sealed_json.decode(bytes(flipped), "it")
+            except DamagedError:
+                continue
+            # the seal itself under another name: what it sealed is whole
+            wrong += [bytes(flipped)] if {k: found.get(k) for k in value} != value else []
+    assert not wrong

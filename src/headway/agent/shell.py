@@ -7,13 +7,13 @@ runs in it is not watched, and leaving it ends nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 from headway.agent.shim.rank import environment, working_folder
-from headway.model.errors import HeadwayError
+from headway.model.errors import DamagedError, HeadwayError
 from headway.spool.layout import TaskFile
+from headway.wire import sealed_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,10 +93,9 @@ def _given(task: TaskFile, task_dir: str) -> "Mapping[str, str]":
 def _load(path: str) -> "JsonObject | None":
     try:
         with open(path, "rb") as file:
-            found = json.load(file)
-    except (OSError, ValueError, RecursionError):
+            return sealed_json.decode(file.read(), path)
+    except (OSError, DamagedError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _complain(text: str) -> int:

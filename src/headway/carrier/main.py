@@ -8,7 +8,6 @@ never two for one task. It may be killed at any time and started again. What it 
 
 import fcntl
 import glob
-import json
 import os
 import shutil
 import signal
@@ -29,6 +28,7 @@ from headway.model.limits import FOLDER_MISSING_SHOWN
 from headway.storage import open_store
 from headway.storage.location import Place, parse
 from headway.storage.transfer import Storage
+from headway.wire import sealed_json
 
 EXIT_OK, EXIT_FAILED, EXIT_LOCKED = 0, 1, 3
 _LOOK_S: Final = 0.2
@@ -37,10 +37,10 @@ _LOOK_S: Final = 0.2
 class Carrier:
     def __init__(self, task_dir: str) -> None:
         kept = names.kept(task_dir)
-        with open(os.path.join(kept, "task.json"), encoding="utf-8") as file:
-            self._task: JsonObject = json.load(file)
-        with open(os.path.join(kept, names.PRIVATE), encoding="utf-8") as file:
-            given: JsonObject = json.load(file)
+        with open(os.path.join(kept, "task.json"), "rb") as file:
+            self._task: JsonObject = sealed_json.decode(file.read(), "task.json")
+        with open(os.path.join(kept, names.PRIVATE), "rb") as file:
+            given: JsonObject = sealed_json.decode(file.read(), names.PRIVATE)
         # what is fetched into the working folder is the job's own
         os.umask(int(self._task.get("umask", 0o077)))
         os.environ.update(given["env"])

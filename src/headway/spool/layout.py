@@ -6,7 +6,6 @@ follows.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 
@@ -25,6 +24,7 @@ from headway.spool.stream_names import (
     output_name,
     shipper_name,
 )
+from headway.wire import sealed_json
 
 # neither `dataclasses` nor `typing` is worth its time in front of every command
 TYPE_CHECKING = False
@@ -228,8 +228,8 @@ class TaskFile(Value):
         return TaskKey(self.uuid, self.attempt, self.task)
 
     def save(self, task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> None:
-        text = json.dumps(self.__dict__, ensure_ascii=True, separators=(",", ":"))
-        replace_file(files, os.path.join(task_dir, TASK_JSON), text.encode())
+        data = sealed_json.encode(self.__dict__)
+        replace_file(files, os.path.join(task_dir, TASK_JSON), data)
 
     @classmethod
     def load(cls, task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> "TaskFile":
@@ -239,11 +239,10 @@ class TaskFile(Value):
 
     @classmethod
     def parse(cls, data: bytes, path: str = TASK_JSON) -> "TaskFile":
-        try:
-            values = json.loads(data)
-            version = values["version"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise DamagedError(f"{path} is not a task file") from None
+        values = sealed_json.decode(data, path)
+        if "version" not in values:
+            raise DamagedError(f"{path} is not a task file")
+        version = values["version"]
         if not isinstance(version, int) or version > FORMAT_VERSION:
             raise VersionError(
                 f"{path} has version {version!r}, this Headway reads up to {FORMAT_VERSION}"

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid5
+from zlib import crc32
 
 from headway.model.errors import NotFoundError
 from headway.model.ids import new_suffix
@@ -31,6 +32,10 @@ class Row:
     index: int
     name: str
     spec: str
+
+
+def _crc(spec: str) -> int:
+    return crc32(spec.encode("utf-8", "surrogatepass"))
 
 
 def job_uuid(array: str, index: int) -> str:
@@ -62,11 +67,11 @@ def insert(
     tags, free = json.dumps(list(dict.fromkeys(shared["tags"]))), _free(c, taken)
     c.executemany(
         """INSERT INTO jobs (id, suffix, uuid, name, experiment, cluster, engine, state, state_since_ns, priority, spec,
-                             tags, submitted_ns, array, array_index)
-           VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?)""",
+                             spec_crc, tags, submitted_ns, array, array_index)
+           VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             (f"{row.name}-{own}", own, job_uuid(uuid, row.index), row.name, shared["experiment"], shared["cluster"],
-             engine, now_ns, shared["priority"], row.spec, tags, now_ns, uuid, row.index)
+             engine, now_ns, shared["priority"], row.spec, _crc(row.spec), tags, now_ns, uuid, row.index)
             for row, own in zip(rows, free, strict=False)
         ),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 import msgspec
 
@@ -35,7 +36,8 @@ _OPEN_STATES = tuple(
 )
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
-            stop_requested_ns, stop_signal, tags, name, star, bug, description, NULL AS config, cause"""
+            stop_requested_ns, stop_signal, tags, name, star, bug, description, NULL AS config, cause,
+            spec_crc"""
 _decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
 _FIELDS = {f.name for f in fields(JobSpec)}
 
@@ -45,6 +47,11 @@ def spec_text(spec: JobSpec) -> str:
     large numbers.
     """
     return json.dumps(msgspec.to_builtins(spec), separators=(",", ":"))
+
+
+def spec_crc(text: str) -> int:
+    """Kept beside a spec: a flipped bit may leave it as valid as it was."""
+    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def read_spec(text: str) -> JobSpec:
@@ -111,14 +118,14 @@ def insert_job(
         suffix = suffix or new_suffix()
         cursor = c.execute(
             """INSERT INTO jobs (id, suffix, uuid, name, experiment, cluster, engine, state, state_since_ns, priority,
-                                 spec, tags, submitted_ns, config, config_attempt, config_rank)
+                                 spec, spec_crc, tags, submitted_ns, config, config_attempt, config_rank)
                VALUES (:id, :suffix, :uuid, :name, :experiment, :cluster, :engine, 'waiting', :now, :priority, :spec,
-                       :tags, :now, :config, 0, 0)
+                       :crc, :tags, :now, :config, 0, 0)
                ON CONFLICT (suffix) DO NOTHING""",
             {
                 "id": f"{spec.name}-{suffix}", "suffix": suffix, "uuid": uuid, "name": spec.name,
                 "experiment": spec.experiment, "cluster": spec.cluster, "engine": engine, "now": now_ns,
-                "priority": spec.priority, "spec": text, "tags": json.dumps(tags),
+                "priority": spec.priority, "spec": text, "crc": spec_crc(text), "tags": json.dumps(tags),
                 "config": json.dumps(config) if config else None,
             },
         )  # fmt: skip
@@ -752,6 +759,8 @@ def _json(text: str | None) -> Any:
 
 
 def _job(row: sqlite3.Row, read: Callable[[str], JobSpec] = read_spec) -> Job:
+    if row["spec_crc"] is not None and spec_crc(row["spec"]) != row["spec_crc"]:
+        raise ValueError(f"the spec of {row['id']} is damaged")  # `row_repair` tells of it
     return Job(
         pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=read(row["spec"]), state=State(row["state"]),
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],

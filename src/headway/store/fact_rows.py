@@ -398,11 +398,17 @@ def _describe(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
             name = check_name(experiment)
         except UsageError:
             name = name_from_command([experiment])
-        c.execute(
-            """UPDATE jobs SET spec = json_set(spec, '$.experiment', :name), experiment = :name
+        row = c.execute(
+            """SELECT spec, spec_crc, json_set(spec, '$.experiment', :name) AS fresh FROM jobs
                WHERE pk = :job AND json_extract(spec, '$.experiment') IS NULL""",
             {"name": name, "job": x.job},
-        )
+        ).fetchone()
+        # a damaged spec gets no checksum of its own: whoever reads it tells of it
+        if row is not None and row["spec_crc"] in (None, catalog.spec_crc(row["spec"])):
+            c.execute(
+                "UPDATE jobs SET spec = ?, spec_crc = ?, experiment = ? WHERE pk = ?",
+                (row["fresh"], catalog.spec_crc(row["fresh"]), name, x.job),
+            )
     tell(c, x, fact)
     touch(c, x.job, "job")
 

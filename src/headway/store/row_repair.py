@@ -10,6 +10,7 @@ command is damaged and that has not begun is not run.
 import json
 import sqlite3
 from dataclasses import dataclass
+from zlib import crc32
 
 from headway.model.finding import Finding
 from headway.model.job import State
@@ -85,11 +86,8 @@ def repair(c: sqlite3.Connection, now_ns: int) -> list[DamagedValue]:
 
 
 def _repair_table(c: sqlite3.Connection, table: str, now_ns: int) -> list[DamagedValue]:
-    columns = [
-        str(row[1])
-        for row in c.execute(f"PRAGMA table_info({table})")
-        if str(row[2]).upper() == "TEXT"
-    ]
+    every = {str(row[1]): str(row[2]) for row in c.execute(f"PRAGMA table_info({table})")}
+    columns = [name for name, kind in every.items() if kind.upper() == "TEXT"]
     if not columns or _is_without_rowid(c, table):
         return []
     names = ", ".join(f"CAST({name} AS BLOB), typeof({name})" for name in columns)
@@ -122,8 +120,35 @@ def _repair_table(c: sqlite3.Connection, table: str, now_ns: int) -> list[Damage
             )
         found.append(DamagedValue(table, rowid, name, job, why))
         if table == "jobs" and name == "spec":
-            _do_not_run(c, rowid, now_ns)
-    return found
+            _settle_spec(c, rowid, now_ns)
+    return found + (_changed_specs(c, now_ns) if table == "jobs" and "spec_crc" in every else [])
+
+
+def _changed_specs(c: sqlite3.Connection, now_ns: int) -> list[DamagedValue]:
+    """Those that can be read and are not what was stored. What they say is kept and told: it may be
+    wrong in one letter, and more is not known.
+    """
+    cursor = c.cursor()
+    cursor.row_factory = None
+    rows = cursor.execute(
+        "SELECT pk, CAST(spec AS BLOB), spec_crc FROM jobs WHERE spec_crc IS NOT NULL"
+    )
+    changed = [(int(pk), bytes(spec)) for pk, spec, crc in rows if crc32(spec) != crc]
+    for pk, spec in changed:
+        c.execute(
+            "INSERT INTO damaged_values (time_ns, tab, at, col, value) VALUES (?, 'jobs', ?, 'spec', ?)",
+            (now_ns, pk, spec[:_KEPT_BYTES]),
+        )
+        _settle_spec(c, pk, now_ns)
+    why = "its checksum is another: command, folder or options may be wrong"
+    return [DamagedValue("jobs", pk, "spec", pk, why) for pk, _ in changed]
+
+
+def _settle_spec(c: sqlite3.Connection, pk: int, now_ns: int) -> None:
+    """It is told; from now on it counts as it is."""
+    _do_not_run(c, pk, now_ns)
+    (spec,) = tuple(c.execute("SELECT CAST(spec AS BLOB) FROM jobs WHERE pk = ?", (pk,)).fetchone())
+    c.execute("UPDATE jobs SET spec_crc = ? WHERE pk = ?", (crc32(bytes(spec)), pk))
 
 
 def _is_without_rowid(c: sqlite3.Connection, table: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import signal
 import sys
@@ -21,12 +20,13 @@ from headway.agent.shim.rank_env import (
     slurm_variables,
     world_variables,
 )
-from headway.model.errors import DamagedError, HeadwayError
+from headway.model.errors import HeadwayError
 from headway.model.limits import ENV_BYTES_MAX
 from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import open_output
 from headway.spool.reader import open_stream, read_exactly
+from headway.wire import sealed_json
 from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
@@ -64,13 +64,9 @@ def read_environment(task_dir: str, files: Files = OS_FILES) -> dict[str, str]:
     """`env.json`. Raises OSError or DamagedError."""
     fd = open_stream(os.path.join(task_dir, "env.json"), files)
     try:
-        env = json.loads(read_exactly(files, fd, 0, _ENV_FILE_BYTES_MAX))
-    except (ValueError, RecursionError):
-        env = None
+        env = sealed_json.decode(read_exactly(files, fd, 0, _ENV_FILE_BYTES_MAX), "env.json")
     finally:
         files.close(fd)
-    if not isinstance(env, dict):
-        raise DamagedError("env.json does not hold an environment")
     return {str(name): str(value) for name, value in env.items()}
 
 

@@ -7,7 +7,6 @@ server.
 """
 
 import hashlib
-import json
 import os
 import tempfile
 import time
@@ -25,7 +24,7 @@ from headway.engines.spool.cluster_folder import Shelf, TaskView
 from headway.home.paths import Paths, socket_path
 from headway.model.errors import RefusedError
 from headway.model.json_types import JsonMapping, JsonObject
-from headway.wire import tray
+from headway.wire import sealed_json, tray
 
 _LOOK_S: Final = 1.0
 
@@ -179,7 +178,7 @@ class Here:
             draft = path.with_name(f".task-{os.getpid()}.tmp")
             try:
                 draft.touch(0o600)
-                draft.write_text(json.dumps({**told, "tls": dict(tls) if tls else None}))
+                draft.write_bytes(sealed_json.encode({**told, "tls": dict(tls) if tls else None}))
                 made = path.stat()  # its time is when the task was submitted
                 os.utime(draft, ns=(made.st_atime_ns, made.st_mtime_ns))
                 os.replace(draft, path)

@@ -7,7 +7,6 @@ were killed: whatever cannot be read counts as absent.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import secrets
@@ -17,10 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from headway.model.errors import DamagedError
 from headway.model.folder_names import KEPT, PRIVATE, kept
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.record import FACT
-from headway.wire import frame
+from headway.wire import frame, sealed_json
 
 _KEY: Final = (
     r"(?P<key>(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9}))"
@@ -55,8 +55,8 @@ def open_log(folder: Path) -> int:
 def load_json(path: Path) -> JsonObject | None:
     data = _read(path)
     try:
-        value = json.loads(data) if 0 < len(data) < _SCAN_BYTES_MAX else None
-    except (ValueError, RecursionError):
+        value = sealed_json.decode(data, path.name) if 0 < len(data) < _SCAN_BYTES_MAX else None
+    except DamagedError:
         return None
     return value if isinstance(value, dict) else None
 
@@ -122,8 +122,7 @@ def last_words(folder: Path) -> str:
 
 
 def _write_private(path: Path, value: JsonMapping) -> None:
-    # ensure_ascii keeps bytes that are not UTF-8 (as lone surrogates) through the file
-    data = json.dumps(dict(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    data = sealed_json.encode(value)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     # not synced: a power cut ends the task too, and an empty file is made again
     with os.fdopen(fd, "wb") as file:

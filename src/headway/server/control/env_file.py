@@ -5,7 +5,6 @@ One file a job, or one for all jobs of an array, 0600, from the submission to th
 `control.py`.
 """
 
-import json
 import os
 import secrets
 from collections.abc import Collection, Mapping
@@ -15,10 +14,11 @@ from pathlib import Path
 
 from headway.home.ownership import is_mine
 from headway.home.paths import sync_folder
+from headway.model.errors import DamagedError
 from headway.model.job import JobSpec
 from headway.model.json_types import JsonObject
 from headway.model.limits import ENV_KEPT_BYTES_MAX
-from headway.wire import redact
+from headway.wire import redact, sealed_json
 
 ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"
 _DOUBTFUL = frozenset(("key", "keys", "pass", "cred", "creds", "dsn"))
@@ -62,7 +62,7 @@ def save(folder: Path, uuid: str, private: Private) -> None:
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(json.dumps(asdict(private), ensure_ascii=True).encode("ascii"))
+            file.write(sealed_json.encode(asdict(private)))
             file.flush()
             os.fsync(fd)
         os.rename(fresh, _path(folder, uuid))
@@ -80,8 +80,8 @@ def load(folder: Path, uuid: str) -> Private | None:
         with open(_path(folder, uuid), "rb", opener=_no_link) as file:
             if not is_mine(os.fstat(file.fileno())):
                 return None
-            return Private(**json.loads(file.read()))
-    except (OSError, ValueError, TypeError):
+            return Private(**sealed_json.decode(file.read(), "the environment"))
+    except (OSError, DamagedError, TypeError):
         return None
 
 

@@ -14,6 +14,7 @@ from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.json_types import JsonObject
 from headway.views.cli.dispatch import Call
+from headway.wire import sealed_json
 
 SYNC_S = 600.0
 
@@ -64,9 +65,9 @@ def _spools(top: Path) -> list[Path]:
 
 def _sync(paths: Paths, folder: Path) -> JsonObject:
     try:
-        task = json.loads((folder / "task.json").read_bytes())
+        task = sealed_json.decode((folder / "task.json").read_bytes(), "task.json")
         uuid, name = str(task["uuid"]), f"{task['uuid']}-{task['attempt']}-{task['task']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, HeadwayError, KeyError, TypeError):
         raise UsageError(f"{folder}/task.json cannot be read") from None
     if not task.get("attached"):
         raise UsageError(
