@@ -95,11 +95,12 @@ def _start(call: Call, changed: bool) -> JsonObject:
 
 
 def _stop_server(source: Any) -> None:
-    from headway.views.cli.server import wait_gone
+    from headway.views.cli.server import process_of, wait_gone
 
+    who = process_of(source)
     source.post("/api/server/stop", {})
     source.close()
-    wait_gone(source)
+    wait_gone(source, who)
 
 
 def _in_foreground(call: Call, paths: homes.Paths, listen: monitor_settings.Listen) -> int:

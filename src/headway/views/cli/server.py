@@ -15,7 +15,7 @@ from headway.model.limits import LOOP_LAG_TOLD_S
 from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
 from headway.views.text.job_text import WAYS
-from headway.wire import display
+from headway.wire import display, identity
 
 _STOP_TIMEOUT_S: Final = 30.0
 _TAIL_LINES: Final = 50
@@ -120,9 +120,10 @@ def _stop(call: Call) -> int:
         source = call.source(start=False)
     except UnreachableError:
         return _told_stopped(call, "no server was running")
+    who = process_of(source)
     source.post("/api/server/stop", {})
     source.close()
-    wait_gone(source)
+    wait_gone(source, who)
     return _told_stopped(
         call, "the server has stopped; jobs go on, and the next command starts it again"
     )
@@ -136,9 +137,28 @@ def _told_stopped(call: Call, words: str) -> int:
     return 0
 
 
-def wait_gone(source: Source) -> None:
+def process_of(source: Source) -> tuple[int, int] | None:
+    """Pid and start of the server of this home; None where it does not say."""
+    try:
+        pid = int(json.loads(homes.Paths(source.home).server_json.read_bytes())["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    start = identity.start_of(pid)
+    return None if start is None else (pid, start)
+
+
+def wait_gone(source: Source, who: tuple[int, int] | None = None) -> None:
+    """Until nobody answers, and its process has closed the database and is gone: whoever copies or
+    moves the home next has all of it.
+    """
+
+    def is_there() -> bool:
+        return source.client.try_connect() or (
+            who is not None and identity.start_of(who[0]) == who[1]
+        )
+
     deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while source.client.try_connect():
+    while is_there():
         source.close()
         if time.monotonic() > deadline:
             raise HeadwayError(
