@@ -161,9 +161,8 @@ def _does_not_fit(one: Traceback) -> bool:
     """A library calls another one in a way that this does not know (any more)."""
     if not one.frames or not _LIBRARY.search(one.frames[-1]):
         return False
-    by_library = len(one.frames) >= 2 and bool(_LIBRARY.search(one.frames[-2]))
     if one.name == "AttributeError" and re.match(r"module '[\w.]+' has no attribute", one.message):
         return True
     if one.name == "TypeError" and "unexpected keyword argument" in one.message:
-        return by_library
+        return True
     return one.name == "ImportError" and "cannot import name" in one.message

@@ -119,6 +119,8 @@ RULES = (
         r"|config\w* .*(?:missing|invalid|unknown|wrong|not (?:found|specified|set))"
         r"|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]+\w+"
         r"|^\w*Error: (?:--|`)\w+`? (?:requires|must|can only|cannot)"
+        r"|Please (?:specify|provide|choose|define)\b|only works (?:in|with|on|for|when)\b"
+        r"|not compatible with [`'\"\-]"
         r"|[Yy]ou can(?:'t|not) (?:train|fine-?tune|use|set|combine|specify|enable)",
         "world",
         "divisible",
@@ -142,6 +144,7 @@ RULES = (
         "unknown",
         "expected one of",
         "please",
+        "only works",
         "you ",
         "required",
         "config",

@@ -29,6 +29,7 @@ RULES = (
         r"|Timed out waiting \d+ms for (?:recv|send) operation"
         r"|WorkNCCL\(.*ran for \d+ milliseconds before timing out"
         r"|WorkHCCL.*timed? ?out|failed to pass monitoredBarrier"
+        r"|reached monitoredBarrier, but received errors"
         r"|monitored[Bb]arrier.*(?:timed out|failed)"
         r"|DEADLINE_EXCEEDED.*(?:all-?reduce|collective|rendezvous)|Horovod.*stall"
         r"|Stalled (?:ranks|ops)|barrier .*timed out"
@@ -43,6 +44,15 @@ RULES = (
         confidence=0.82,
         role=CONSEQUENCE,
         unless=r"(?i)\bset(?:ting)? .*timeout|no timeout|timeout=",
+    ),
+    rule(
+        "collective_cascade",
+        r"Horovod has been shut ?down|one of the ranks (?:has )?(?:failed|died|exited)",
+        "horovod has been",
+        "one of the ranks",
+        confidence=0.82,
+        role=CONSEQUENCE,
+        fuzzy=True,
     ),
     rule(
         "collective_cascade",

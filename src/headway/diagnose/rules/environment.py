@@ -81,7 +81,23 @@ RULES = (
         role=ROOT,
         where=EXCEPTION,
         unless=r"(?i)compute capability|driver|conversion|inversion|requires_grad"
-        r"|incompatible with (?:the layer|shape|input|operand|dtype)",
+        r"|incompatible with (?:the layer|shape|input|operand|dtype)|compatible with [`'\"\-]",
+    ),
+    rule(
+        "version_conflict",
+        r"Tokenizer class \w+ does not exist or is not currently imported"
+        r"|CUDAMismatchException|does not match the version torch was compiled with"
+        r"|Keras \d only supports|Weights only load failed"
+        r"|Unsupported global: GLOBAL",
+        "tokenizer class",
+        "cudamismatch",
+        "was compiled with",
+        "only supports",
+        "weights only load",
+        "unsupported global",
+        confidence=0.9,
+        role=ROOT,
+        where=EXCEPTION,
     ),
     rule(
         "version_conflict",
@@ -158,6 +174,7 @@ RULES = (
         r"|requires the .{1,60} (?:library|package)|but (?:it was not|is not|was not) (?:found"
         r"|installed)"
         r"|(?:is|are) not installed|[Pp]lease (?:pip )?install\b|needs? to be installed"
+        r"|(?:must|need to|needs to) have [\w-]+ installed"
         r"|is required\b.{0,60}pip install|\(?(?:try|run)?:? ?[`']?pip3? install (?P<package>[\w-]+)[`']? to get it",
         "importerror",
         "packagenotfound",

@@ -205,6 +205,14 @@ RULES = (
     ),
     rule(
         "driver_mismatch",
+        r"Attempting to deserialize object on a CUDA device"
+        r"|Cannot access accelerator device when none is available",
+        "deserialize object",
+        "accelerator device",
+        confidence=0.88,
+    ),
+    rule(
+        "driver_mismatch",
         r"Torch not compiled with CUDA enabled|torch\.cuda\.is_available\(\) is False"
         r"|Attempting to deserialize object on a CUDA device|not compiled with GPU support"
         r"|No GPU (?:found|detected|available)"

@@ -101,7 +101,8 @@ RULES = (
     ),
     rule(
         "host_oom",
-        r"Cannot allocate memory|\[Errno 12\]|\bENOMEM\b",
+        r"Cannot allocate memory|\[Errno 12\]|\bENOMEM\b|paging file is too small",
+        "paging file",
         "cannot allocate memory",
         "errno 12]",
         "enomem",

@@ -6,7 +6,7 @@ RULES = (
     rule(
         "fabric_network",
         r"NET/IB\W.*(?:completion|error|failed|down|async)|ibv_\w+.*(?:fail|error)"
-        r"|transport retry counter exceeded"
+        r"|[Tt]ransport retry count(?:er)? exceeded|NET/Socket : message truncated"
         r"|IBV_WC_\w+ERR|Got completion (?:from peer \S+ )?with (?:error|status)|port error"
         r"|mlx5\w*.*(?:[Ll]ink [Dd]own|error)"
         r"|NET/OFI.*(?:error|fail)|UCX  ?ERROR.*(?:timeout|unreachable|rc_|Endpoint)"
@@ -26,6 +26,8 @@ RULES = (
         "qp operation",
         "rdma",
         "cxi",
+        "retry count",
+        "message truncated",
         "work queue",
         confidence=0.92,
         role=ROOT,
@@ -114,6 +116,14 @@ RULES = (
         confidence=0.83,
         fuzzy=True,
         where=EXCEPTION,
+    ),
+    rule(
+        "rendezvous",
+        r"retrieving ncclUniqueId .*got error: (?:Socket Timeout|.*timeout)",
+        "nccluniqueid",
+        confidence=0.83,
+        where=EXCEPTION,
+        fuzzy=True,
     ),
     rule(
         "rendezvous",
@@ -259,6 +269,19 @@ RULES = (
         "retry(total=0",
         confidence=0.85,
         role=FACT,
+    ),
+    rule(
+        "remote_service",
+        r"^curl: \((?:5|6|7|28|35|52|56)\) |unable to access 'https?://[^']*': (?:Failed|Could|Connection|Operation)"
+        r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses"
+        r"|unable to resolve host address",
+        "curl: (",
+        "unable to access",
+        "statuscode.unavailable",
+        "all addresses",
+        "unable to resolve",
+        confidence=0.86,
+        role=ROOT,
     ),
     # Trackers say so and mostly go on.
     rule(

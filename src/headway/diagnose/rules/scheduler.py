@@ -205,6 +205,7 @@ RULES = (
         "insufficient",
         "gang",
         "partitionconfig",
+        "partition name",
         "resource",
         confidence=0.93,
         role=ROOT,

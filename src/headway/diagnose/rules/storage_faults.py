@@ -66,7 +66,7 @@ RULES = (
     rule(
         "storage_io",
         r"Stale file handle|\bESTALE\b|\[Errno 116\]|Input/output error|\[Errno 5\]"
-        r"|\[Errno 121\]|Remote I/O error|Transport endpoint is not connected"
+        r"|\[Errno 70\]|\[Errno 121\]|Remote I/O error|Transport endpoint is not connected"
         r"|\[Errno 107\]|Cannot send after transport endpoint shutdown|\[Errno 108\]"
         r"|Read-only file system|\[Errno 30\]|Structure needs cleaning"
         r"|Unable to (?:lock|synchronously).*errno = (?:5|11|37|116)|No locks available"
