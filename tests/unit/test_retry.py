@@ -296,3 +296,11 @@ def test_a_job_waits_for_those_it_was_told_to_and_ends_with_them() -> None:
         (action,) = decide([job], seen(needed={"uuid-9": ("dep-00009", end)}))
         assert action.state is State.STOPPED and action.cause["cause"] == "dependency"
         assert "dep-00009" in action.cause["text"]
+
+
+def test_an_uncounted_retry_says_how_many_its_cause_allows() -> None:
+    limited = [name for name, p in retry.POLICIES.items() if p.tries and not p.counted]
+    assert limited
+    for cause in limited:
+        found = after(cause, other_nodes=None)
+        assert found.text.endswith(f"of {retry.POLICIES[cause].tries}"), found

@@ -198,6 +198,7 @@ class JobHead(Answer):
     code: str | None
     gpus: int
     processes: int
+    multi_process: bool
     submitted_at: Time | None
     started_at: Time | None
     ended_at: Time | None
@@ -280,6 +281,7 @@ class JobRow(Answer):
     code: str | None = None
     gpus: int = 0
     processes: int = 1
+    multi_process: bool = True
     submitted_at: Time | None = None
     started_at: Time | None = None
     ended_at: Time | None = None

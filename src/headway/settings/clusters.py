@@ -49,6 +49,16 @@ class Table:
     of_job: tuple[str, ...] = ()  # options that a job may have otherwise: `options` of a job file
 
 
+def _web_address(value: object, field: str) -> str:
+    text = _text(value, field)
+    if not text.startswith(("http://", "https://")) or not text.isprintable() or " " in text:
+        raise UsageError(
+            f'{field}: "{text[:80]}" is not an address',
+            "for example: https://grafana.lab/d/slurm?var-job={engine_id}",
+        )
+    return text
+
+
 def _text(value: object, field: str) -> str:
     if not isinstance(value, str) or not value or "\0" in value or len(value) > 1024:
         raise UsageError(
@@ -156,6 +166,15 @@ def _user(value: object, field: str) -> str:
     return text
 
 
+# of every engine; what is not given is not stored either, so that definitions stay as they were
+_COMMON: Final = {
+    "url": Option(
+        "an address",
+        "A job's page in another system; `{engine_id}` and `{id}` stand for its ids. Shown by `hw q`.",
+        _web_address,
+    ),
+}
+
 _CONTAINER: Final = {
     "image": Option("a text", "Image of jobs that name none.", _text),
     "network": Option(
@@ -204,24 +223,29 @@ _SLURM_JOB: Final = (
 )  # fmt: skip
 
 TABLES: Final[Mapping[str, Table]] = {
-    LOCAL: Table("Processes on this machine.", {}, takes_environment=True),
+    LOCAL: Table("Processes on this machine.", _COMMON, takes_environment=True),
     "docker": Table(
         "Containers of the Docker engine on this machine.",
         {
             "command": Option("a list", "The program and its own options.", _command, ("docker",)),
             **_CONTAINER,
+            **_COMMON,
         },
         takes_environment=False,
         takes_snapshot=False,
     ),
     "slurm": Table(
-        "Batch jobs of a Slurm cluster.", _SLURM, takes_environment=True, of_job=_SLURM_JOB
+        "Batch jobs of a Slurm cluster.",
+        {**_SLURM, **_COMMON},
+        takes_environment=True,
+        of_job=_SLURM_JOB,
     ),
     "podman": Table(
         "Containers of Podman on this machine.",
         {
             "command": Option("a list", "The program and its own options.", _command, ("podman",)),
             **_CONTAINER,
+            **_COMMON,
         },
         takes_environment=False,
         takes_snapshot=False,
@@ -284,6 +308,8 @@ def definition(value: object, field: str, where: Callable[[str], str] | None = N
             )
     for key, option in table.options.items():
         given = value.get(key)
+        if given is None and key in _COMMON:
+            continue
         if given is None:
             found[key] = (
                 list(option.default) if isinstance(option.default, tuple) else option.default

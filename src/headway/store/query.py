@@ -132,15 +132,25 @@ def _outputs(job: Job, paths: Paths) -> str | None:
         return None
 
 
+def _engine_url(job: Job, engine_id: str | None) -> str | None:
+    """The job's page in a system beside ours, as the option `url` of its cluster says."""
+    url = job.spec.definition.get("url")
+    if not url or (engine_id is None and "{engine_id}" in url):
+        return None
+    return str(url).replace("{engine_id}", str(engine_id)).replace("{id}", job.id)
+
+
 def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> JsonObject:
     spec = job.spec
     return {
         "id": job.id, "uuid": job.uuid, "name": job.name or spec.name, "experiment": spec.experiment,
         "state": str(job.state),
         "state_since": iso(job.state_since_ns), "cluster": spec.cluster, "engine": engine, "engine_id": engine_id,
-        "engine_url": None, "attach": None, "command": spec.command, "cwd": spec.cwd, "code": spec.code,
+        "engine_url": _engine_url(job, engine_id), "attach": None,
+        "command": spec.command, "cwd": spec.cwd, "code": spec.code,
         "gpus": spec.gpus,
-        "processes": spec.processes, "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns),
+        "processes": spec.processes, "multi_process": spec.multi_process,
+        "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns),
         "ended_at": iso(job.ended_ns), "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code,
         "signal": job.signal, "parent": spec.parent, "tags": job.tags,
         "star": job.star, "bug": job.bug, "description": job.description, "host": spec.host or None,

@@ -194,7 +194,8 @@ class Jobs(list[Job]):
     def to_polars(self) -> Any:
         """A row for each job, with its config and last values. Needs polars."""
         polars = import_module("polars")
-        return polars.DataFrame(self.rows(), infer_schema_length=None)
+        # keys of a config may hold a number in one job and a word in another
+        return polars.DataFrame(self.rows(), infer_schema_length=None, strict=False)
 
 
 def jobs(

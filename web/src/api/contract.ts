@@ -602,6 +602,7 @@ export interface Job {
   code: string | null;
   gpus: number;
   processes: number;
+  multi_process: boolean;
   submitted_at: string | null;
   started_at: string | null;
   ended_at: string | null;
@@ -695,6 +696,7 @@ export interface JobRow {
   code?: string | null;
   gpus?: number;
   processes?: number;
+  multi_process?: boolean;
   submitted_at?: string | null;
   started_at?: string | null;
   ended_at?: string | null;

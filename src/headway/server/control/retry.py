@@ -87,6 +87,9 @@ def decide_retry(
         do = AGAIN
     allowed = retry.max if policy.counted else retry.total_max
     number = counted + 1 if policy.counted else total + 1
+    if not policy.counted and policy.tries is not None:
+        # of one cause the table allows fewer than there may be in all
+        number, allowed = same + 1, min(policy.tries, allowed)
     what = "retry" if policy.counted else "uncounted retry"
     anew = "" if len(since) == len(attempts) else ", counted anew since it came further"
     return Decision(
@@ -96,9 +99,10 @@ def decide_retry(
 
 def refusal_words(decision: Decision, attempts: Sequence[Attempt], retry: Retry) -> str:
     """One line for a person who had asked for retries and gets none now: why. Empty for all others."""
-    if decision.do != NO or not decision.text or retry.max == 0:
+    taken = count_retries(attempts)[0]
+    if decision.do != NO or not decision.text or (retry.max == 0 and not taken):
         return ""
-    if count_retries(attempts)[0]:
+    if taken:
         return f"no further retry: {decision.text}"
     asked = "the retry" if retry.max == 1 else f"none of the {retry.max} retries"
     return f"{asked} asked for was {'not ' if retry.max == 1 else ''}made: {decision.text}"

@@ -31,7 +31,7 @@ def choose(
     if name != AUTO:
         return {"cluster": name, "definition": resolve(name, configured)}
     found = survey(source, configured, spec)
-    best = emptiest(found)
+    best = emptiest(found, on_gpus=bool(spec.get("processes")))
     err = call.terminal.err
     for line in _reasons(found, best):
         call.terminal.say(f"hw: {err.safe(line)}")
@@ -76,14 +76,17 @@ def survey(
     return found
 
 
-def emptiest(found: list[JsonObject]) -> JsonObject | None:
+def emptiest(found: list[JsonObject], *, on_gpus: bool = False) -> JsonObject | None:
     """Of those that fit: where the fewest wait, then where the largest part is free; the first of
-    equals.
+    equals. `on_gpus`: it asks for GPUs, so a cluster that has them free goes before one without.
     """
     fitting = [row for row in found if row["error"] is None and row["refusal"] is None]
-    return min(
-        fitting, key=lambda row: (row["waiting"], not row["fits_now"], -_free(row)), default=None
-    )
+
+    def rank(row: JsonObject) -> tuple[bool, int, bool, float]:
+        has_gpus = bool(row["total"].get("gpus")) and bool(row["fits_now"])
+        return on_gpus and not has_gpus, row["waiting"], not row["fits_now"], -_free(row)
+
+    return min(fitting, key=rank, default=None)
 
 
 def _free(row: JsonMapping) -> float:

@@ -18,7 +18,9 @@ _SINCE = re.compile(r" \[\S+@\S+\]\Z")  # who took it away, and when: hw cluster
 
 
 def command(call: Call) -> int:
-    if call.get("logs"):
+    # a code or a signal alone is looked up
+    only_end = call.get("exit_code") is not None or call.get("signal") is not None
+    if call.get("logs") or (only_end and not call.words):
         from headway.views.cli import why_logs
 
         return why_logs.command(call)

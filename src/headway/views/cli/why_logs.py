@@ -24,7 +24,8 @@ FILES_MAX = 1_000
 
 def command(call: Call) -> int:
     paths = list(_files(call.words + (call.after or [])))
-    if not paths:
+    alone = call.get("exit_code") is not None or call.get("signal") is not None
+    if not paths and not alone:
         raise UsageError(
             "hw why --logs needs the files to read", "for example: hw why --logs slurm-1234.out"
         )

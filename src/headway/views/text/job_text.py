@@ -173,6 +173,8 @@ def _place(job: Job) -> Iterator[str]:
 def count_processes(job: Job) -> int:
     """Processes of the last attempt; before there is one, those asked for."""
     found = len(processes(job))
+    if found and job.get("multi_process") is False:
+        return found  # what was asked for are GPUs then
     asked = job.get("processes")
     return max(found, int(asked) if isinstance(asked, int) else 1)
 
