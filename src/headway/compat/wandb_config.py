@@ -10,15 +10,10 @@ if TYPE_CHECKING:
     from headway.model.json_types import JsonObject
 
 
-class Config:
-    """Every change is told at once. What a sweep has set wins over what the script says."""
+class _Items:
+    """Reading, by attribute and by item; how it is written is the class's own."""
 
-    def __init__(self, tell: "Callable[[JsonObject], None]") -> None:
-        object.__setattr__(self, "_items", {})
-        object.__setattr__(self, "_fixed", {})
-        object.__setattr__(self, "_tell", tell)
-
-    # -- reading ----
+    _items: "JsonObject"
 
     def __getattr__(self, name: str) -> "Any":
         try:
@@ -55,16 +50,28 @@ class Config:
     def items(self) -> "Any":
         return self._items.items()
 
-    def as_dict(self) -> "JsonObject":
-        return dict(self._items)
-
-    # -- writing ----
-
     def __setattr__(self, name: str, value: object) -> None:
         self.update({name: value})
 
     def __setitem__(self, name: str, value: object) -> None:
         self.update({name: value})
+
+    def update(self, values: "Any" = None, **more: "Any") -> None:
+        raise NotImplementedError
+
+
+class Config(_Items):
+    """Every change is told at once. What a sweep has set wins over what the script says."""
+
+    def __init__(self, tell: "Callable[[JsonObject], None]") -> None:
+        object.__setattr__(self, "_items", {})
+        object.__setattr__(self, "_fixed", {})
+        object.__setattr__(self, "_tell", tell)
+
+    def as_dict(self) -> "JsonObject":
+        return dict(self._items)
+
+    # -- writing ----
 
     def __delattr__(self, name: str) -> None:
         del self[name]
@@ -139,7 +146,7 @@ def unwrap(value: object) -> "Any":
     return value
 
 
-class Summary:
+class Summary(_Items):
     """`run.summary["acc"] = 0.9`, `run.summary.acc`, `run.summary.update({...})`; the last logged values are in it."""
 
     def __init__(self, tell: "Callable[[JsonObject], None]") -> None:
@@ -149,50 +156,9 @@ class Summary:
     def _logged(self, values: "JsonObject") -> None:
         self._items.update(values)
 
-    def __getattr__(self, name: str) -> "Any":
-        try:
-            return self._items[name]
-        except KeyError:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}"
-            ) from None
-
-    def __getitem__(self, name: str) -> "Any":
-        return self._items[name]
-
-    def __setitem__(self, name: str, value: object) -> None:
-        self.update({name: value})
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self.update({name: value})
-
     def __delitem__(self, name: str) -> None:
         del self._items[name]
         self._tell({name: None})
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._items
-
-    def __iter__(self) -> "Iterator[str]":
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __repr__(self) -> str:
-        return repr(self._items)
-
-    def get(self, name: str, default: object = None) -> "Any":
-        return self._items.get(name, default)
-
-    def keys(self) -> "Any":
-        return self._items.keys()
-
-    def items(self) -> "Any":
-        return self._items.items()
-
-    def values(self) -> "Any":
-        return self._items.values()
 
     def _as_dict(self) -> "JsonObject":
         return dict(self._items)

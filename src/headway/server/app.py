@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.routing import Match
-from starlette.routing import Route as PathRoute
 
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
@@ -207,9 +205,7 @@ class Table:
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
         self._plain = {(r.method, r.path): r for r in routes if "{" not in r.path}
-        self._shaped = [
-            (PathRoute(r.path, _unused, methods=[r.method]), r) for r in routes if "{" in r.path
-        ]
+        self._shaped = [(_pattern(r.path), r) for r in routes if "{" in r.path]
         if len({(r.method, r.path) for r in routes}) != len(self.routes):
             raise TypeError("a route is declared twice")
 
@@ -218,11 +214,13 @@ class Table:
         if plain is not None:
             return plain, {}
         wrong_method = any(path == scope["path"] for _, path in self._plain)
-        for shape, route in self._shaped:
-            match, child = shape.matches(scope)
-            if match is Match.FULL:
-                return route, child["path_params"]
-            wrong_method = wrong_method or match is Match.PARTIAL
+        for pattern, route in self._shaped:
+            match = pattern.fullmatch(scope["path"])
+            if match is None:
+                continue
+            if route.method == scope["method"]:
+                return route, match.groupdict()
+            wrong_method = True
         if wrong_method:
             raise Refusal(405, "usage", "the address does not know this method")
         raise Refusal(
@@ -233,8 +231,12 @@ class Table:
         )
 
 
-async def _unused(scope: Scope, receive: Receive, send: Send) -> None:
-    raise AssertionError("the table only matches paths")
+def _pattern(path: str) -> re.Pattern[str]:
+    """`/api/jobs/{ref}`: a name in braces stands for one part of the path."""
+    parts = re.split(r"\{(\w+)\}", path)  # every second one is a name
+    for i, part in enumerate(parts):
+        parts[i] = f"(?P<{part}>[^/]+)" if i % 2 else re.escape(part)
+    return re.compile("".join(parts))
 
 
 class App:
