@@ -12,6 +12,7 @@ from headway.carrier import folder_paths
 from headway.carrier.carrier_state import Meter, State
 from headway.model.errors import NotFoundError
 from headway.model.json_types import JsonMapping
+from headway.model.undo import UndoOnFailure
 from headway.storage.location import Place, safe_name
 from headway.storage.transfer import Storage, Thing
 
@@ -63,11 +64,9 @@ def _download(
 ) -> None:
     total = sum(thing.size or 0 for thing in found.values())
     meter = Meter(state, str(folder["name"]), "fetching", total, stops=True)
-    try:
+    # whatever it was, the bar says that it failed
+    with UndoOnFailure(meter.close, "failed"):
         storage.download(path, meter.add, found)
-    except BaseException:  # whatever it was, the bar says that it failed
-        meter.close("failed")
-        raise
     meter.close()
 
 

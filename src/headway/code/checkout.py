@@ -19,6 +19,7 @@ from pathlib import Path
 from headway.code.depot import Depot
 from headway.code.manifest import EXECUTABLE, LINK, Entry
 from headway.model.errors import RefusedError
+from headway.model.undo import UndoOnFailure
 
 _NOTE = ".json"
 _WASTE = ("__pycache__",)  # of Python itself; not a change that anybody wants to keep
@@ -42,14 +43,11 @@ def restore(depot: Depot, digest: str, target: str, *, force: bool = False) -> i
         parent = os.path.dirname(os.path.abspath(target))
         os.makedirs(parent, exist_ok=True)
         draft = os.path.join(parent, f".{os.path.basename(target)}-{secrets.token_hex(4)}.tmp")
-        try:
+        # also when we are interrupted: half a checkout must not look like one
+        with UndoOnFailure(shutil.rmtree, draft, ignore_errors=True):
             os.mkdir(draft)
             _lay(depot, entries, draft)
             os.rename(draft, target)
-        # also when we are interrupted: half a checkout must not look like one
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
     return len(entries)
 
 

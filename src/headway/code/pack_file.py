@@ -14,6 +14,7 @@ import struct
 from typing import BinaryIO, Final
 
 from headway.model.errors import DamagedError
+from headway.model.undo import UndoOnFailure
 
 HEAD: Final = b"HWPACK1\n"
 TAIL: Final = b"HWPACKE\n"
@@ -76,11 +77,9 @@ class Pack:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        # whatever it was, the descriptor must not leak
+        with UndoOnFailure(os.close, self._fd):
             self.entries = self._load()
-        except BaseException:  # whatever it was, the descriptor must not leak
-            os.close(self._fd)
-            raise
 
     def _load(self) -> dict[bytes, tuple[int, int]]:
         size = os.fstat(self._fd).st_size

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from headway.model.limits import ENGINE_OUTPUT_BYTES_MAX
+from headway.model.undo import UndoOnFailure
 
 _READ_BYTES = 256 * 1024
 
@@ -40,12 +41,10 @@ def run(
             list(argv), stdin=given if text else subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env=env, start_new_session=True,
         )  # fmt: skip
-    try:
+    # whatever it was, nothing of it stays: `sudo docker` has children
+    with UndoOnFailure(_end, child):
         out, err = _read(child, time.monotonic() + timeout_s, timeout_s, bytes_max)
         code = child.wait()
-    except BaseException:  # whatever it was, nothing of it stays: `sudo docker` has children
-        _end(child)
-        raise
     return subprocess.CompletedProcess(
         child.args, code, out.decode(errors="replace"), err.decode(errors="replace")
     )

@@ -25,6 +25,7 @@ from headway.home.launch import server_argv, server_env
 from headway.home.paths import Paths, socket_path
 from headway.model.errors import UnreachableError
 from headway.model.limits import SERVER_START_TIMEOUT_S
+from headway.model.undo import UndoOnFailure
 
 HOST = "headway"  # the only Host that the guard lets in on the unix socket
 
@@ -37,11 +38,9 @@ class UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        try:
+        # also when we are interrupted: the socket must not leak
+        with UndoOnFailure(self.sock.close):
             self.sock.connect(str(self.path))
-        except BaseException:  # also when we are interrupted: the socket must not leak
-            self.sock.close()
-            raise
 
 
 @dataclass(frozen=True)

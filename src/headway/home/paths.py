@@ -14,6 +14,7 @@ from pathlib import Path
 
 from headway.home.ownership import check_home, make_private
 from headway.model.errors import RefusedError, UsageError
+from headway.model.undo import UndoOnFailure
 from headway.model.value import Value
 
 TYPE_CHECKING = False  # `typing` costs a short command some milliseconds
@@ -206,13 +207,11 @@ def write_private(path: Path, text: str) -> None:
     fd = os.open(
         partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
     )
-    try:
+    # also when we are interrupted: no half file stays
+    with UndoOnFailure(partial.unlink, missing_ok=True):
         with os.fdopen(fd, "w") as file:
             file.write(text)
         os.replace(partial, path)
-    except BaseException:  # also when we are interrupted: no half file stays
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def sync_folder(folder: Path) -> None:

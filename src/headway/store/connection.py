@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.errors import DamagedError, HeadwayError, UnreachableError
+from headway.model.undo import UndoOnFailure
 
 PAGE_BYTES = 8192  # fewer, larger pages: blobs go in a third faster than with 4096
 BUSY_TIMEOUT_S = 5.0
@@ -53,7 +54,8 @@ def open_writer(path: Path) -> Connection:
         cached_statements=256,
         timeout=BUSY_TIMEOUT_S,
     )
-    try:
+    # whatever it was, the connection must not stay open
+    with UndoOnFailure(c.close):
         # these two count only while the file is new, and the second writes
         if path.stat().st_size == 0:
             c.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -65,9 +67,6 @@ def open_writer(path: Path) -> Connection:
         c.execute("PRAGMA foreign_keys = ON")
         c.execute("PRAGMA temp_store = MEMORY")
         c.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    except BaseException:  # whatever it was, the connection must not stay open
-        c.close()
-        raise
     c.row_factory = sqlite3.Row
     return c
 
@@ -80,13 +79,11 @@ def open_reader(path: Path) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=BUSY_TIMEOUT_S,
     )
-    try:
+    # whatever it was, the connection must not stay open
+    with UndoOnFailure(c.close):
         c.execute("PRAGMA query_only = ON")
         c.execute("PRAGMA temp_store = MEMORY")
         c.execute(f"PRAGMA cache_size = -{READ_CACHE_KIB}")
-    except BaseException:  # whatever it was, the connection must not stay open
-        c.close()
-        raise
     c.row_factory = sqlite3.Row
     return c
 

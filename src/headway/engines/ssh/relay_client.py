@@ -39,6 +39,7 @@ from headway.model.limits import (
     RELAY_SILENT_S,
     RELAY_WAIT_S,
 )
+from headway.model.undo import UndoOnFailure
 from headway.wire import relay_messages, tray
 
 Answer = tuple[Any, bytes]
@@ -369,11 +370,9 @@ class Relay:
             self._python, self.folder, self._home, len(program), digest, nonce, mark
         )
         link = Link(self.host, [*self._argv(self.host), words])
-        try:
+        # whatever it was, ssh must not stay behind
+        with UndoOnFailure(link.give_up):
             link.greet(mark, program, self._python)
-        except BaseException:  # whatever it was, ssh must not stay behind
-            link.give_up()
-            raise
         return link
 
     def _drop(self, link: Link) -> None:

@@ -18,6 +18,7 @@ from headway.model.errors import DamagedError
 from headway.model.job import JobSpec
 from headway.model.json_types import JsonObject
 from headway.model.limits import ENV_KEPT_BYTES_MAX
+from headway.model.undo import UndoOnFailure
 from headway.wire import redact, sealed_json
 
 ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"
@@ -60,16 +61,14 @@ def save(folder: Path, uuid: str, private: Private) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = folder / f".{uuid}-{secrets.token_hex(4)}"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
+    # also when we are interrupted: a half file with secrets must not stay
+    with UndoOnFailure(fresh.unlink, missing_ok=True):
         with os.fdopen(fd, "wb") as file:
             file.write(sealed_json.encode(asdict(private)))
             file.flush()
             os.fsync(fd)
         os.rename(fresh, _path(folder, uuid))
         sync_folder(folder)
-    except BaseException:  # also when we are interrupted: a half file with secrets must not stay
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 def load(folder: Path, uuid: str) -> Private | None:

@@ -15,6 +15,7 @@ import threading
 from types import FrameType
 from typing import Any, Final, Self
 
+from headway.model.undo import UndoOnFailure
 from headway.views.console.cells import Line, Size
 from headway.views.console.keys import Keys
 from headway.views.console.painter import ENTER, LEAVE, Painter
@@ -83,11 +84,9 @@ class Stage:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, handler)
         self._wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        try:
+        # whatever it was, the terminal is given back as it was found
+        with UndoOnFailure(self.__exit__):
             self._open()
-        except BaseException:  # whatever it was, the terminal is given back as it was found
-            self.__exit__()
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -11,6 +11,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from headway.model.undo import UndoOnFailure
+
 FILE_BYTES_MAX = 4 << 30  # one file is read whole by some readers
 
 
@@ -19,16 +21,14 @@ def open_plain(path: Path, top: Path) -> BinaryIO:
     if not is_inside(path, top):
         raise OSError(errno.EPERM, "it is a link that leads out of the folder; not read", str(path))
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
+    # whatever it was, the descriptor must not leak
+    with UndoOnFailure(os.close, fd):
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file; not read", str(path))
         if found.st_size > FILE_BYTES_MAX:
             raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes; not read", str(path))
         return os.fdopen(fd, "rb")
-    except BaseException:  # whatever it was, the descriptor must not leak
-        os.close(fd)
-        raise
 
 
 def read_plain(path: Path, top: Path) -> bytes:
