@@ -87,9 +87,9 @@ def make(folder: Path, *, killed: bool) -> Home:
             Part("shim", "records", 0, fact({"type": "note", "text": f"note {number}"})),
         ]
         assert not store.ingest(key, parts).result(30).refused
-    from headway.store import db_snapshot
+    from headway.store import backup
 
-    assert db_snapshot.take(paths.db) is None
+    assert backup.take(paths.db) is None
     for number, (job, _) in enumerate(jobs):
         state, code = _END[number % len(_END)]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.home.paths import Paths
-from headway.store import catalog, catalog_journal, db_snapshot
+from headway.store import backup, catalog, catalog_journal
 from headway.store.database import Store
 from tests.driver import Hw
 from tests.waiting import wait_until
@@ -32,7 +32,7 @@ def spoil(home: Path) -> None:
 
 
 def snapshot_now(home: Path) -> None:
-    assert db_snapshot.take(home / "headway.db") is None
+    assert backup.take(home / "headway.db") is None
 
 
 def without_journal(home: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_damaged_line_costs_itself_and_is_counted(tmp_path: Path) -> None:
 def test_a_snapshot_makes_older_lines_unneeded(tmp_path: Path) -> None:
     store, paths, _ = made(tmp_path / "home")
     before = store.journal.begin_next()
-    assert db_snapshot.take(paths.db) is None
+    assert backup.take(paths.db) is None
     store.journal.drop(before)
     assert catalog_journal.files(paths.db) == []
     store.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.home.paths import Paths
-from headway.store import catalog, db_snapshot, log_files, log_lines, migrate, series
+from headway.store import backup, catalog, log_files, log_lines, migrate, series
 from headway.store.database import Store
 from tests.store_worker import UUID, line_bytes
 
@@ -52,7 +52,7 @@ def check(home: Path, acks: int, large: bool) -> int:
     try:
         assert store.restored is None, "nothing is damaged"
         with store.read() as c:
-            assert db_snapshot.check(c) is None
+            assert backup.check(c) is None
             if catalog.find_uuid(c, UUID) is None:
                 assert acks == 0
                 return 0

@@ -23,7 +23,7 @@ from headway.agent.ship.orphan import AdoptedTask, AttachedTask
 from headway.agent.ship.shipper_facts import Notebook
 from headway.agent.ship.spool_facts import FactTail
 from headway.agent.ship.stream_state import Gap
-from headway.agent.transport.commands import Commands
+from headway.agent.transport.heartbeat import Commands
 from headway.agent.transport.http import Answer, Channel
 from headway.model.record import FACT, METRICS, OPEN
 from headway.spool.layout import TaskFile

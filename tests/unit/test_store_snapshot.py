@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.model.errors import DamagedError, HeadwayError
-from headway.store import catalog, db_snapshot
+from headway.store import backup, catalog
 from headway.store.connection import PAGE_BYTES
 from tests.storing import Bench, bench, new_job, record, schema
 from tests.waiting import wait_until
@@ -40,7 +40,7 @@ def aside(b: Bench) -> list[str]:
 def test_damage_found_at_the_start_is_set_aside_and_the_snapshot_restored(tmp_path: Path) -> None:
     b = bench(tmp_path / "home")
     fill(b)
-    assert db_snapshot.take(b.paths.db) is None
+    assert backup.take(b.paths.db) is None
     late, _ = new_job(b.store, "late")
     b.store.close()
     spoil(b.paths.db)
@@ -75,7 +75,7 @@ def test_damage_met_while_running_is_never_served_and_repaired_without_a_restart
     fill(b)
     b.store.close()
     b.store.open()
-    assert db_snapshot.take(b.paths.db) is None
+    assert backup.take(b.paths.db) is None
     b.store.close()
     b.store.open()
     spoil(b.paths.db)
@@ -111,19 +111,19 @@ def test_a_false_alarm_changes_nothing(tmp_path: Path) -> None:
 def test_a_damaged_database_never_replaces_a_good_snapshot(tmp_path: Path) -> None:
     b = bench(tmp_path / "home")
     fill(b)
-    assert db_snapshot.take(b.paths.db) is None
-    good = db_snapshot.snapshot_path(b.paths.db).read_bytes()
+    assert backup.take(b.paths.db) is None
+    good = backup.snapshot_path(b.paths.db).read_bytes()
     b.store.close()
     spoil(b.paths.db)
-    assert db_snapshot.take(b.paths.db) is not None
-    assert db_snapshot.snapshot_path(b.paths.db).read_bytes() == good
+    assert backup.take(b.paths.db) is not None
+    assert backup.snapshot_path(b.paths.db).read_bytes() == good
 
 
 def test_a_snapshot_is_a_whole_database_with_nothing_beside_it(tmp_path: Path) -> None:
     b = bench(tmp_path / "home")
     fill(b)
-    assert db_snapshot.take(b.paths.db) is None
-    path = db_snapshot.snapshot_path(b.paths.db)
+    assert backup.take(b.paths.db) is None
+    path = backup.snapshot_path(b.paths.db)
     with sqlite3.connect(path) as c:
         assert c.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         assert c.execute("SELECT count(*) FROM jobs").fetchone()[0] == 1
@@ -137,28 +137,28 @@ def test_snapshots_are_due_by_age_and_size_and_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = tmp_path / "headway.db"
-    assert not db_snapshot.is_due(db, 0, 10**9)
+    assert not backup.is_due(db, 0, 10**9)
     db.write_bytes(b"x" * 1000)
-    assert not db_snapshot.is_due(db, 1000.0, 1000.0 + db_snapshot.FIRST_S - 1)
-    assert db_snapshot.is_due(db, 1000.0, 1000.0 + db_snapshot.FIRST_S)
-    path = db_snapshot.snapshot_path(db)
+    assert not backup.is_due(db, 1000.0, 1000.0 + backup.FIRST_S - 1)
+    assert backup.is_due(db, 1000.0, 1000.0 + backup.FIRST_S)
+    path = backup.snapshot_path(db)
     path.write_bytes(b"x")
     made_s = path.stat().st_mtime
-    assert not db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_SMALL_INTERVAL_S - 1)
-    assert db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_SMALL_INTERVAL_S)
-    monkeypatch.setattr(db_snapshot, "SNAPSHOT_SMALL_BYTES", 10)
-    assert not db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_SMALL_INTERVAL_S)
-    assert db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_INTERVAL_S)
-    monkeypatch.setattr(db_snapshot, "GIB", 2**60)
-    assert not db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_INTERVAL_S)
+    assert not backup.is_due(db, 0, made_s + backup.SNAPSHOT_SMALL_INTERVAL_S - 1)
+    assert backup.is_due(db, 0, made_s + backup.SNAPSHOT_SMALL_INTERVAL_S)
+    monkeypatch.setattr(backup, "SNAPSHOT_SMALL_BYTES", 10)
+    assert not backup.is_due(db, 0, made_s + backup.SNAPSHOT_SMALL_INTERVAL_S)
+    assert backup.is_due(db, 0, made_s + backup.SNAPSHOT_INTERVAL_S)
+    monkeypatch.setattr(backup, "GIB", 2**60)
+    assert not backup.is_due(db, 0, made_s + backup.SNAPSHOT_INTERVAL_S)
 
 
 def test_housekeeping_takes_the_first_snapshot_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(db_snapshot, "FIRST_S", 0.0)
+    monkeypatch.setattr(backup, "FIRST_S", 0.0)
     monkeypatch.setattr("headway.store.housekeeping.PERIOD_S", 0.05)
     b = bench(tmp_path / "home", background=True)
     fill(b)
-    wait_until(db_snapshot.snapshot_path(b.paths.db).exists, 20, "a snapshot")
+    wait_until(backup.snapshot_path(b.paths.db).exists, 20, "a snapshot")
     b.store.close()

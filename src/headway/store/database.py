@@ -27,9 +27,9 @@ from headway.model.limits import (
 from headway.model.record import BLOB, INDEX, RAW
 from headway.store import (
     after_restore,
+    backup,
     catalog,
     catalog_journal,
-    db_snapshot,
     migrate,
     retention,
     row_repair,
@@ -81,7 +81,7 @@ class Store(Hooks):
         self.paths = paths
         self._clock_ns = clock_ns
         self._background, self._linger_s = background, linger_s
-        self.restored: db_snapshot.Restored | None = None  # told to those who ask how the server is
+        self.restored: backup.Restored | None = None  # told to those who ask how the server is
         # why the database may be older than what was acknowledged; empty where it is not
         self.rewound = ""
         self._lost_frames = 0
@@ -133,7 +133,7 @@ class Store(Hooks):
         if db.exists() and db.stat().st_size > 0:
             return None
         left = (
-            db_snapshot.snapshot_path(db),
+            backup.snapshot_path(db),
             db.with_name(db.name + "-wal"),
             *catalog_journal.files(db),
         )
@@ -178,15 +178,13 @@ class Store(Hooks):
         """
         db = self.paths.db
         if not db.exists():  # an open and a close of our own would drop SQLite's locks on it
-            db_snapshot.touch_private(db)
+            backup.touch_private(db)
         c: Connection | None = None
         try:
             c = open_writer(db)
             c.execute("SELECT count(*) FROM sqlite_master").fetchone()  # plays the log
             self._lost_frames = wal_check.lost_frames(index, wal_check.read_index(db))
-            fault = (
-                db_snapshot.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
-            )
+            fault = backup.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
             if fault is None:
                 migrate.migrate(c, db, self._copy_before)
                 fault = migrate.missing_part(c)
@@ -204,7 +202,7 @@ class Store(Hooks):
                 c.close()
 
     def _copy_before(self, c: Connection, target: Path) -> None:
-        fault = db_snapshot.copy(c, target)
+        fault = backup.copy(c, target)
         if fault is not None:
             raise DamagedError(
                 f"the database is damaged ({fault}), so it was not changed", "see server.log"
@@ -215,10 +213,10 @@ class Store(Hooks):
         or soon none.
         """
         now_s = self._clock_ns() / 1e9
-        self.restored = db_snapshot.restore(self.paths.db, reason, now_s)
+        self.restored = backup.restore(self.paths.db, reason, now_s)
         fault = self._prepare()
         if fault is not None:  # nothing of it can be read, so it cannot keep us from starting
-            self.restored = db_snapshot.restore(
+            self.restored = backup.restore(
                 self.paths.db, f"{reason}; its snapshot as well: {fault}", now_s, snapshot=False
             )
             fault = self._prepare()
@@ -295,12 +293,10 @@ class Store(Hooks):
         return self._writer is not None and self._writer.busy
 
     def _snapshot_if_due(self) -> None:
-        if self.busy or not db_snapshot.is_due(
-            self.paths.db, self._opened_s, self._clock_ns() / 1e9
-        ):
+        if self.busy or not backup.is_due(self.paths.db, self._opened_s, self._clock_ns() / 1e9):
             return
         before = self.journal.begin_next()
-        fault = db_snapshot.take(self.paths.db)
+        fault = backup.take(self.paths.db)
         if fault is not None:
             self.damaged(DamagedError(fault))
         else:

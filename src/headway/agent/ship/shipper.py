@@ -45,7 +45,7 @@ from headway.agent.ship.spool_space import Room
 from headway.agent.ship.tail import Tail
 from headway.agent.ship.takeover import Claim, was_taken
 from headway.agent.ship.wakeup import Bell
-from headway.agent.transport.commands import Commands
+from headway.agent.transport.heartbeat import Commands
 from headway.agent.transport.http import Answer, TaskName, open_channels
 from headway.agent.transport.register import Registrar
 from headway.model.errors import HeadwayError

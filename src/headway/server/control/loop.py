@@ -33,11 +33,11 @@ from headway.server.control import (
     reconcile,
     transactions,
 )
+from headway.server.control.agent_commands import Mailbox
 from headway.server.control.blocking_calls import Calls, LateError
 from headway.server.control.deferred_writes import Later
 from headway.server.control.drain import Backoff, Drain, is_here, is_over, patience_s
 from headway.server.control.loop_timing import IDLE_INTERVAL_S, INTERVAL_S, Misses, Quiet, Rests
-from headway.server.control.mailbox import Mailbox
 from headway.server.control.multi_task import Tell
 from headway.server.control.reconcile import (
     Action,
