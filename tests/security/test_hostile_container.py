@@ -147,6 +147,7 @@ def test_nothing_is_written_through_a_link(box: Box, tmp_path: Path) -> None:
 def test_what_the_engine_gave_is_believed_and_not_what_the_container_wrote(box: Box) -> None:
     """Else it would be told where to send, what to mount, and with which variables, outside."""
     task = json.loads((box.folder / "task.json").read_text())
+    del task["=check"]  # a container can leave it out, or compute its own
     assert not (box.folder / PRIVATE).exists(), "keys of accounts are no business of a container"
     evil = {
         **task, "inherit_env": False, "argv": ["/bin/evil"], "shell": ["--evil"], "socket": "/evil", "devices": [0, 1],
