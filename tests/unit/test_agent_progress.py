@@ -479,3 +479,19 @@ def test_a_loop_in_a_loop_is_told_as_such(watch: Watch) -> None:
         "all": False,
         "part": True,
     }
+
+
+def test_rows_of_a_table_count_whether_they_come_with_its_heading_or_later(watch: Watch) -> None:
+    """GradientBoostingClassifier(verbose=1) of scikit-learn 1.9, as it was printed."""
+    write(watch, "stdout-0", "      Iter       Train Loss   Remaining Time \n")
+    write(watch, "stdout-0", "         1           1.2415            1.60s\n")
+    watch.look()
+    write(watch, "stdout-0", "         2           1.1181            1.35s\n")
+    watch.look()
+    write(watch, "stdout-0", "        10           0.5771            1.24s\n")
+    write(watch, "stdout-0", "        60           0.1018            0.00s\n")
+    watch.look()
+    write(watch, "stdout-0", "Iteration 1, loss = 0.75720519\n")
+    watch.look(last=True)
+    assert points(watch, "train_loss") == [(1, 1.2415), (2, 1.1181), (10, 0.5771), (60, 0.1018)]
+    assert points(watch, "loss") == [(1, 0.75720519)]

@@ -20,6 +20,7 @@ from headway.agent.observe.progress_parser import (
     Epoch,
     Reading,
     Table,
+    is_heading,
     read_heading,
     read_line,
 )
@@ -233,9 +234,14 @@ class OutputWatch:
         if not _may_be(data) and output.drawn is None and output.table is None:
             return []
         found = []
+        in_table = output.table is not None
         for line in data.replace(b"\r", b"\n").split(b"\n"):
-            if output.table is not None or _may_be(line) or (output.drawn and _wipes(line)):
+            if not line:
+                continue  # after the last line of the chunk
+            if in_table or _may_be(line) or (output.drawn and _wipes(line)):
                 found.append(line)
+                # its rows have no word by which they would be known
+                in_table = in_table or is_heading(line)
         return found
 
     # -- lines to readings

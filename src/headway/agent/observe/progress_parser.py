@@ -822,8 +822,13 @@ class Table(NamedTuple):
         )
 
 
+def is_heading(line: bytes) -> bool:
+    plain = line.lstrip()
+    return plain.startswith(b"Iter ") and b"Loss" in plain
+
+
 def read_heading(line: str) -> Table | None:
     plain = line.strip()
-    if not plain.startswith("Iter ") or "Loss" not in plain:
+    if not is_heading(plain.encode()):
         return None
     return Table(tuple(metric_name(column) for column in re.split(r"\s{2,}", plain)))
