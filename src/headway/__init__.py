@@ -11,6 +11,7 @@ itself loads nothing.
 """
 
 import os as _os
+import sys as _sys
 from _thread import RLock as _RLock
 from _thread import get_ident
 
@@ -159,3 +160,46 @@ class _Nothing:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+# -- records of logging before the first call
+
+
+class _AwaitLogging:
+    """Finds nothing by itself; sees that `logging` is being imported."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        if name != "logging":
+            return None
+        _sys.meta_path[:] = [finder for finder in _sys.meta_path if finder is not self]
+        from headway.client.bootstrap.headway_bootstrap import Lookout
+        from headway.client.early_records import watch
+
+        return Lookout("logging", watch).find_spec(name, path, target)
+
+
+def _is_plain_script() -> bool:
+    """A program of somebody else's that was started without us: a job has the bootstrap."""
+    script = _os.path.basename(_sys.argv[0]) if getattr(_sys, "argv", None) else ""
+    if script in ("", "-m", "-c", "hw") or script.startswith("headway"):
+        return False
+    is_off = _os.environ.get("HEADWAY_DISABLED", "") not in ("", "0")
+    return not is_off and "HEADWAY_SPOOL" not in _os.environ
+
+
+def _keep_early_records() -> None:
+    if not _is_plain_script():
+        return
+    logging = _sys.modules.get("logging")
+    if logging is None:
+        _sys.meta_path.insert(0, _AwaitLogging())  # type: ignore[arg-type]
+        return
+    from headway.client.early_records import watch
+
+    watch(logging)
+
+
+try:
+    _keep_early_records()
+except Exception:  # P1: records may be missing, the program's import works  # noqa: S110
+    pass

@@ -397,3 +397,32 @@ def test_a_forked_child_signs_its_own_records(job: Job) -> None:
         "if child: os.waitpid(child, 0)\n"
     )
     assert len({record["pid"] for record in job.records()}) == 2
+
+
+EARLY = (
+    "logging.getLogger('x').info('early %d', 1)\n"
+    "logging.getLogger('x').warning('seen')\n"
+    "logging.getLogger('y').setLevel(logging.ERROR)\n"
+    "logging.getLogger('y').info('unwanted')\n"
+    "logging.root.handle(logging.makeLogRecord({'msg': 'handed on', 'levelno': 10}))\n"
+)
+
+
+@pytest.mark.parametrize(
+    "imports", ["import logging\nimport headway\n", "import headway\nimport logging\n"]
+)
+def test_a_plain_script_keeps_its_records_from_the_import_on(tmp_path: Path, imports: str) -> None:
+    """They are told with the first call; what the program prints is as without us."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"{imports}{EARLY}"
+        "from headway.client import early_records\n"
+        "print([record.getMessage() for _, record, _ in early_records.take()])\n"
+        "logging.getLogger('x').info('no longer kept')\n"
+        "print(early_records.take(), logging.Logger.callHandlers.__module__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "['early 1', 'seen']\n[] logging\n"
+    assert done.stderr == "seen\n"

@@ -62,6 +62,8 @@ def install(run: "Run") -> None:
     """Once per process; a second call does nothing."""
     if _logs or run.is_off:
         return
+    early = sys.modules.get("headway.client.early_records")
+    kept = early.take() if early is not None else []
     logs = Logs(run)
     _logs.append(logs)
     enabled, call, make = (
@@ -112,6 +114,9 @@ def install(run: "Run") -> None:
         setattr(kind, name, function)
     make_record.__name__ = make_record.__qualname__ = "makeRecord"
     logging.root.manager._clear_cache()  # type: ignore[attr-defined]
+    for logger, record, is_theirs in kept:
+        if record.levelno >= logs.level:
+            logs.take(logger, record, is_theirs)
 
 
 def level_of(text: str) -> int:
