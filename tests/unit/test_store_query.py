@@ -12,7 +12,7 @@ from tests.storing import NOW_NS, Bench, bench, new_job, record, schema
 
 KEYS = (
     "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd code gpus "
-    "processes submitted_at started_at ended_at elapsed_s exit_code signal parent tags star bug "
+    "processes multi_process submitted_at started_at ended_at elapsed_s exit_code signal parent tags star bug "
     "description host guest_of monitor "
     "array array_index parameters smoke cause health priority needs retries hold reserved after "
     "output_dir outputs config progress usage metrics page image roles folders definition attempts"
