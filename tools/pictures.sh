@@ -34,3 +34,26 @@ if [ -n "$browser" ]; then
         --screenshot="$images/usage.png" "file://$HEADWAY_HOME/usage.html" >/dev/null 2>&1
     echo "docs/images/usage.png"
 fi
+
+# The page, with a sweep, a crash and a hang; Node comes with `make web`.
+if [ -n "$browser" ] && [ -d "$top/web/node_modules" ]; then
+    cp "$top"/tools/picture_jobs/*.py .
+    git init -q . && git add -A && git -c user.name=headway -c user.email=headway@localhost commit -qm "first"
+    hw delete --match '.' --yes >/dev/null 2>&1 || true  # the pictures of the page show only what follows
+    for lr in 0.3 0.03 0.003; do
+        for width in 32 128; do
+            for seed in 0 1; do
+                hw submit --name resnet -e sweep python train.py --lr "$lr" --width "$width" --seed "$seed" >/dev/null 2>&1
+            done
+        done
+    done
+    hw submit --name imports -e voc20 python -c 'import torchvision' >/dev/null 2>&1
+    hw submit --name voc20 -e voc20 -n 4 --tag baseline python crash.py >/dev/null 2>&1
+    hw submit --name hang -e voc20 -n 4 python hang.py >/dev/null 2>&1
+    hw submit --name vit -e vit --tag night python train.py --steps 100000 --pause 0.02 >/dev/null 2>&1
+    # until the hang is found, which takes half a minute of silence
+    until hw why "$(hw ls --json --match '^hang-' | "$python" -c 'import json, sys; print(json.load(sys.stdin)[0]["id"])')" --json 2>/dev/null | grep -q 'queue.get'; do
+        sleep 2
+    done
+    (cd "$top/web" && node tests/pictures.mjs "$(command -v hw)" "$browser" "$images")
+fi

@@ -14,6 +14,7 @@ from headway.store import (
     compact,
     job_groups,
     job_table,
+    line_counts,
     line_index,
     log_lines,
     page_layouts,
@@ -142,6 +143,32 @@ def test_every_line_is_found_by_its_number(b: Bench, monkeypatch: pytest.MonkeyP
     with b.store.read() as c:
         for number in range(len(texts)):
             assert reader(b, c, indexes).lines(number, 1)[0].text == texts[number]
+
+
+def test_counts_of_a_long_log_outlive_the_server(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_index, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(line_counts, "FROM_BYTES", 1000)
+    b.send("stdout-0", "raw", b"".join(b"line %d\n" % n for n in range(500)))
+    with b.store.read() as c:
+        assert reader(b, c, LineIndexes()).total == 500
+    [kept] = (b.paths.home / "cache" / "lines").iterdir()
+    b.send("stdout-0", "raw", b"one more\n")
+    with b.store.read() as c:
+        counted: list[int] = []
+        before = line_index.StreamIndex._count
+
+        def count(self: line_index.StreamIndex, piece: Any) -> None:
+            counted.append(piece.offset)
+            before(self, piece)
+
+        monkeypatch.setattr(line_index.StreamIndex, "_count", count)
+        found = reader(b, c, LineIndexes())
+        assert found.total == 501
+        assert found.lines(321, 1)[0].text == "line 321"
+        assert min(counted) > 0  # only what came since was read
+        kept.write_bytes(kept.read_bytes()[:-8])  # torn: it is counted anew
+        assert reader(b, c, LineIndexes()).total == 501
+        assert min(counted) == 0
 
 
 def test_a_last_line_without_its_end_is_a_line(b: Bench) -> None:

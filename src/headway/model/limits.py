@@ -198,6 +198,7 @@ FOLLOW_TAIL_LINES_MAX = 100_000
 FOLLOW_EVENTS_MAX = 1_000  # in one answer
 FOLLOW_RECORDS_MAX = 1_000  # likewise
 WATCH_JOBS_MAX = 1_000  # open jobs in one answer of /api/watch
+LINE_COUNT_FILES_MAX = 500  # long logs whose counts of lines are kept on disk
 LINE_INDEX_STREAMS_MAX = 2_048  # streams whose lines are counted in memory, for the page
 PAGE_LINES_MAX = 2_000  # of a log in one answer to the page
 LIVE_CHANGES_MAX = 10_000  # jobs of which the server remembers that they changed lately

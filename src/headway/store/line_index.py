@@ -1,8 +1,9 @@
 """Output by line number: any line of a log of gigabytes, of one stream or of many merged by time. For the page.
 
-Newlines are counted once, block by block, and the counts kept in memory while a log is being looked at; one that grows
-is counted on from where the last look ended. Merged lines are numbered too: the lines of all streams are cut at common
-times into buckets, so that line N is found by reading one bucket. What is missing in a stream is one line that says so.
+Newlines are counted once, block by block, and the counts kept in memory while a log is being looked at, those of long
+logs also on disk; one that grows is counted on from where the last look ended. Merged lines are numbered too: the lines
+of all streams are cut at common times into buckets, so that line N is found by reading one bucket. What is missing in a
+stream is one line that says so.
 """
 
 import sqlite3
@@ -16,8 +17,9 @@ import numpy.typing as npt
 
 from headway.home.paths import Paths
 from headway.model.limits import LINE_BYTES_MAX, LINE_INDEX_STREAMS_MAX, LOG_LINES_BYTES_MAX
-from headway.store import log_files
+from headway.store import line_counts, log_files
 from headway.store import log_lines as store_lines
+from headway.store.line_counts import Counts
 from headway.store.log_lines import Output
 
 BLOCK_BYTES = 64 * 1024
@@ -48,6 +50,7 @@ class StreamIndex:
     )  # where blocks begin; the last is where counting goes on
     newlines: list[int] = field(default_factory=lambda: [0])
     gaps: set[int] = field(default_factory=set)  # offsets of blocks that are missing
+    saved: int = 0  # as far as counts on disk go
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def grow(self, c: sqlite3.Connection, paths: Paths, output: Output) -> None:
@@ -55,6 +58,8 @@ class StreamIndex:
         with self.lock:
             if self.offsets[-1] >= output.position:
                 return
+            if len(self.offsets) == 1:
+                self._load(c, paths, output)
             short = len(self.offsets) > 1 and self.offsets[-1] - self.offsets[-2] < BLOCK_BYTES
             if short and self.offsets[-2] not in self.gaps:
                 self.offsets.pop()
@@ -66,7 +71,18 @@ class StreamIndex:
                 ):
                     self._count(piece)
                 if self.offsets[-1] == begun:
-                    return
+                    break
+            if self.offsets[-1] - self.saved >= line_counts.FROM_BYTES:
+                line_counts.save(
+                    c, paths, output.pk, Counts(self.offsets, self.newlines, self.gaps)
+                )
+                self.saved = self.offsets[-1]
+
+    def _load(self, c: sqlite3.Connection, paths: Paths, output: Output) -> None:
+        found = line_counts.load(c, paths, output.pk, output.position)
+        if found is not None:
+            self.offsets, self.newlines, self.gaps = found.offsets, found.newlines, found.gaps
+            self.saved = self.offsets[-1]
 
     def _count(self, piece: log_files.Piece) -> None:
         if piece.missing is not None:

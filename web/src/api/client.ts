@@ -71,4 +71,7 @@ export async function postBinary(path: string, body: unknown, signal?: AbortSign
   return (await request("POST", address(path), body, signal)).arrayBuffer();
 }
 
+/** An answer that is not JSON, as it comes. */
+export const raw = (url: string, signal?: AbortSignal): Promise<Response> => request("GET", url, undefined, signal);
+
 export const jobPath = (ref: string, what = ""): string => `api/jobs/${encodeURIComponent(ref)}${what && `/${what}`}`;
