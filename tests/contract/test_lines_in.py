@@ -64,6 +64,9 @@ def test_lines_over_http_need_a_token_and_name_their_job(home: Path, tmp_path: P
     assert (
         write("loss value=2,step=8\nrubbish", password, f"?db={job}") == 400
     )  # the good line is kept
+    own = hw("token", "create", "--name", job, "--role", "ingest").stdout.decode().strip()
+    assert write("mine value=3,step=1", f"Token {own}") == 204  # a token that has the job's name
+    assert hw.json("metrics", job)[job]["mine"][0]["value"] == [3.0]
     found = hw.json("metrics", job)[job]["loss"][0]
     assert (
         found["step"] == [7, 8]

@@ -69,6 +69,7 @@ ARTIFACT_COPY_BYTES_MAX = (
 ARTIFACT_FILES_MAX = 100_000  # of one artifact
 ARTIFACT_FACT_FILES = 2_000  # of an artifact in one fact
 ARTIFACT_NAME_CHARS_MAX = 128
+ARTIFACT_GRACE_S = 600.0  # for how long a file may wait for its version before `hw gc`
 DATA_HASH_BYTES_MAX = 64 * MIB  # a larger file is noted by its size and time
 DATA_ENTRIES_MAX = 200_000  # of a folder of data that are looked at
 DATA_S_MAX = 2.0  # for looking at it

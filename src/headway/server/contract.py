@@ -817,6 +817,7 @@ class Collected(Answer):
     ids: list[str]
     snapshots: int = 0
     folders: int = 0
+    artifact_bytes: int = 0
     clusters: list[Json] = []
 
 

@@ -22,6 +22,10 @@ from headway.store.jsonform import iso, whole
 from headway.store.live_write import Origin
 
 Fact = JsonObject
+_REMOVED = (
+    "removed "  # stands before the number of a version that was removed, in place of its digest
+)
+_THERE = f"digest NOT LIKE '{_REMOVED}%'"
 EMPTY = hashlib.sha256(b"").hexdigest()
 _READ_BYTES = 1 << 20
 _DIGEST_CHARS = 64
@@ -294,7 +298,7 @@ def find(c: sqlite3.Connection, ref: str) -> sqlite3.Row:
     version = version or "latest"
     if version[:1] == "v" and version[1:].isdigit():
         row = c.execute(
-            "SELECT * FROM artifacts WHERE name = :name AND version = :version",
+            f"SELECT * FROM artifacts WHERE name = :name AND version = :version AND {_THERE}",  # noqa: S608  (our own words)
             {"name": name, "version": int(version[1:])},
         ).fetchone()
     else:
@@ -305,7 +309,8 @@ def find(c: sqlite3.Connection, ref: str) -> sqlite3.Row:
         ).fetchone()
     if row is None:
         known = c.execute(
-            "SELECT count(*) FROM artifacts WHERE name = :name", {"name": name}
+            f"SELECT count(*) FROM artifacts WHERE name = :name AND {_THERE}",  # noqa: S608  (our own words)
+            {"name": name},
         ).fetchone()[0]
         hint = f"hw artifacts ls {name}" if known else "hw artifacts ls"
         raise NotFoundError(f"there is no artifact {ref[:200]!r}", hint)
@@ -318,9 +323,10 @@ def listing(
 ) -> list[Fact]:
     """Newest first."""
     rows = c.execute(
-        """SELECT * FROM artifacts a WHERE (:name IS NULL OR name = :name) AND (:type IS NULL OR type = :type)
+        f"""SELECT * FROM artifacts a WHERE {_THERE} AND (:name IS NULL OR name = :name)
+             AND (:type IS NULL OR type = :type)
              AND (:job IS NULL OR EXISTS (SELECT 1 FROM artifact_uses u WHERE u.artifact = a.pk AND u.job = :job))
-           ORDER BY created_ns DESC, pk DESC LIMIT :limit""",
+           ORDER BY created_ns DESC, pk DESC LIMIT :limit""",  # noqa: S608  (our own words)
         {"name": name, "type": type_, "job": job, "limit": ARTIFACTS_LISTED_MAX},
     ).fetchall()
     return [shown(c, row) for row in rows]
@@ -346,19 +352,46 @@ def shown(c: sqlite3.Connection, row: sqlite3.Row, *, whole_list: bool = False) 
     }  # fmt: skip
 
 
+def remove(c: sqlite3.Connection, ref: str) -> sqlite3.Row:
+    """One version, for good; its number is not given again. Its files stay until `hw gc`, others may
+    have them. Returns what it was.
+    """
+    row = find(c, ref)
+    values = {"pk": row["pk"], "name": row["name"], "gone": f"{_REMOVED}{row['version']}"}
+    c.execute(
+        "UPDATE artifacts SET digest = :gone, files = '[]', size = 0, meta = '{}' WHERE pk = :pk",
+        values,
+    )
+    c.execute("DELETE FROM artifact_aliases WHERE artifact = :pk", values)
+    c.execute("DELETE FROM artifact_uses WHERE artifact = :pk", values)
+    c.execute(
+        f"""INSERT INTO artifact_aliases (name, alias, artifact)
+            SELECT name, 'latest', pk FROM artifacts WHERE name = :name AND {_THERE}
+            ORDER BY version DESC LIMIT 1 ON CONFLICT DO NOTHING""",  # noqa: S608  (our own words)
+        values,
+    )
+    return row
+
+
 def is_digest(text: str) -> bool:
     return len(text) == _DIGEST_CHARS and set(text) <= set("0123456789abcdef")
 
 
-def unused_blobs(c: sqlite3.Connection, store: Path) -> list[Path]:
-    """Files that no version has any more; for `hw gc`."""
+def unused_blobs(c: sqlite3.Connection, store: Path, since_s: float) -> list[tuple[Path, int]]:
+    """Files that no version has any more, with their sizes; for `hw gc`. Those that came or were
+    linked after `since_s` may wait for their version.
+    """
+    found = []
+    for path in store.glob("??/*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        if status.st_ctime < since_s:
+            found.append((path, status.st_size))
     used = {
         entry["digest"]
         for row in c.execute("SELECT files FROM artifacts")
         for entry in json.loads(row["files"])
     }
-    return [
-        path
-        for path in store.glob("??/*")
-        if path.name not in used and not path.name.startswith(".")
-    ]
+    return [(path, size) for path, size in found if path.name not in used]

@@ -18,6 +18,7 @@ from headway.code.depot import Collected, Depot
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import (
+    ARTIFACT_GRACE_S,
     CHECK_BYTES_MAX,
     LINGER_S,
     LOG_BYTES_MAX,
@@ -27,6 +28,7 @@ from headway.model.limits import (
 from headway.model.record import BLOB, INDEX, RAW
 from headway.store import (
     after_restore,
+    artifacts,
     backup,
     catalog,
     catalog_journal,
@@ -330,6 +332,16 @@ class Store(Hooks):
         if not dry_run:
             retention.remove_checkouts(self.paths, uuids)
         return Depot(self.paths.home / "code").collect(digests, dry_run=dry_run)
+
+    def gc_artifacts(self, *, dry_run: bool = False, grace_s: float = ARTIFACT_GRACE_S) -> int:
+        """Remove files of artifacts that no version has any more; their bytes."""
+        since_s = time.time() - grace_s
+        with self.read() as c:
+            unused = artifacts.unused_blobs(c, self.paths.artifacts, since_s)
+        for path, _ in unused:
+            if not dry_run:
+                path.unlink(missing_ok=True)
+        return sum(size for _, size in unused)
 
     def gc_folders(self, *, dry_run: bool = False) -> Freed:
         """Remove data of folders that no job needs."""

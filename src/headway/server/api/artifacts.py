@@ -160,10 +160,19 @@ async def put_version(call: Call) -> Reply:
     return reply_json(await call.services.query(read_one, ref), 201)
 
 
+async def remove(call: Call) -> Reply:
+    """One version, for good."""
+    ref = call.params["ref"]
+    found = await call.services.query(read_one, ref)
+    await call.services.write(lambda c: artifacts.remove(c, f"{found['name']}:{found['version']}"))
+    return reply_json(found)
+
+
 ROUTES = [
     Route("GET", "/api/artifacts", Role.READ, list_all, answer=list[contract.ArtifactRow]),
     Route("POST", "/api/artifacts", Role.OPERATE, put_version, answer=contract.Artifact),
     Route("GET", "/api/artifacts/{ref}", Role.READ, show, answer=contract.Artifact),
+    Route("DELETE", "/api/artifacts/{ref}", Role.OPERATE, remove, answer=contract.Artifact),
     Route("GET", "/api/artifacts/{ref}/file", Role.READ, read_file, answer=contract.Raw),
     Route(
         "POST",

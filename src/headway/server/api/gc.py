@@ -39,14 +39,18 @@ async def gc(call: Call) -> Reply:
     brought = await services.slow_readers.run(
         partial(services.store.gc_folders, dry_run=asked.dry_run)
     )
+    artifact_bytes = await services.slow_readers.run(
+        partial(services.store.gc_artifacts, dry_run=asked.dry_run)
+    )
     clusters = await services.control.collect(asked.clusters, dry_run=asked.dry_run)
     return reply_json(
         {
             "jobs": len(removed.jobs),
-            "bytes": removed.bytes + code.bytes + brought.bytes,
+            "bytes": removed.bytes + code.bytes + brought.bytes + artifact_bytes,
             "ids": removed.jobs,
             "snapshots": code.snapshots,
             "folders": brought.folders,
+            "artifact_bytes": artifact_bytes,
             "clusters": clusters,
         }
     )

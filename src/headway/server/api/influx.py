@@ -26,6 +26,7 @@ from headway.wire.batch import Part, TaskKey
 from headway.wire.frame import encode, encode_json, encode_schema, metrics_head, metrics_struct
 from headway.wire.line_protocol import PRECISIONS, Line, Steps, parse
 
+_UUID_CHARS = 36  # a task's key begins with the uuid of its job
 JOB_TAGS = ("job", "headway_job")
 _RAND = os.urandom(3).hex()
 
@@ -85,7 +86,7 @@ async def write(call: Call) -> Reply:
     if asked.precision not in PRECISIONS:
         valid = ", ".join(filter(None, PRECISIONS))
         raise UsageError(f"precision {asked.precision[:20]!r} is not known", f"valid: {valid}")
-    where = asked.db or asked.bucket
+    where = asked.db or asked.bucket or await _own_job(call)
     found, bad = await asyncio.to_thread(_read, call.body, PRECISIONS[asked.precision], where)
     for ref, lines in found.items():
         try:
@@ -94,8 +95,27 @@ async def write(call: Call) -> Reply:
             bad.append(f"{len(lines)} lines of job {ref[:60]!r}: {error}")
     if bad:
         text = f"partial write: {len(bad)} lines are not kept; the first: {bad[0][:300]}"
-        raise UsageError(text, "a line needs the tag job=ID, or the address ?db=ID")
+        hint = (
+            "a line needs the tag job=ID, or the address ?db=ID, or a token that has the job's name"
+        )
+        raise UsageError(text, hint)
     return Reply(b"", 204)
+
+
+async def _own_job(call: Call) -> str:
+    """The job of a caller that names none: that of a task's token, or that which a token was named
+    after (`hw token create --name ID`).
+    """
+    caller = call.caller
+    if caller.task is not None:
+        return caller.task[:_UUID_CHARS]
+    if caller.role is not Role.INGEST or not caller.name:
+        return ""
+    try:
+        await call.services.find_ref(caller.name)
+    except HeadwayError:
+        return ""  # a name like any other
+    return str(caller.name)
 
 
 def _read(body: bytes, unit_ns: int, where: str) -> tuple[dict[str, list[Line]], list[str]]:

@@ -1,4 +1,4 @@
-"""`hw artifacts ls|get|put`: files of jobs by name and version."""
+"""`hw artifacts ls|get|put|rm`: files of jobs by name and version."""
 
 import hashlib
 import os
@@ -26,7 +26,9 @@ def command(call: Call) -> int:
         return _get(call, words[0])
     if verb == "put" and len(words) == 1:
         return _put(call, words[0])
-    raise UsageError("hw artifacts lists, gets or puts", f"usage: {call.command.usage}")
+    if verb == "rm" and words:
+        return _remove(call, words)
+    raise UsageError("hw artifacts lists, gets, puts or removes", f"usage: {call.command.usage}")
 
 
 def _list(call: Call, what: str | None) -> int:
@@ -64,6 +66,25 @@ def _list(call: Call, what: str | None) -> int:
     ]  # fmt: skip
     above, lines = table.layout(columns, cells, out.columns)
     out.write("\n".join([*([above] if above else []), *lines]) + "\n")
+    return 0
+
+
+def _remove(call: Call, refs: list[str]) -> int:
+    """Versions are named one by one: a name alone would mean the latest, or all of them."""
+    for ref in refs:
+        if ":" not in ref:
+            raise UsageError(
+                f"{ref[:80]!r} does not say which version",
+                f"for example: hw artifacts rm {ref[:80]}:v0",
+            )
+    source = call.source()
+    removed: list[Artifact] = [source.delete(_route(ref)) for ref in refs]
+    if call.as_json:
+        call.terminal.put_json(removed)
+        return 0
+    for row in removed:
+        call.terminal.put(call.terminal.out.safe(f"{row['name']}:{row['version']}  removed"))
+    call.terminal.say("hw: hw gc frees the space of files that no version has any more")
     return 0
 
 

@@ -517,9 +517,9 @@ _TABLE: Final = (
         examples=(("hw sync /mnt/usb/spool", "all jobs in it"),),
     ),
     Command(
-        "artifacts", LOOK, "files of jobs by name and version: list, get, put",
-        "hw artifacts [ls [NAME|ID]] | get NAME[:VERSION] | put PATH", ("output", "name", "type", "tags"),
-        words=("ls", "get", "put"),
+        "artifacts", LOOK, "files of jobs by name and version: list, get, put, remove",
+        "hw artifacts [ls [NAME|ID]] | get NAME[:VERSION] | put PATH | rm NAME:VERSION…",
+        ("output", "name", "type", "tags"), words=("ls", "get", "put", "rm"),
         says={
             "output": "the folder to write to; default NAME-VERSION",
             "name": "what to call it; default: the name of the file or folder",
@@ -533,6 +533,7 @@ _TABLE: Final = (
             ("hw artifacts ls 7f3c2", "what this job made and used"),
             ("hw artifacts get model:best -o models", ""),
             ("hw artifacts put data/train.csv --name train --type data", ""),
+            ("hw artifacts rm model:v0", "then hw gc frees the space"),
         ),
     ),
     Command(

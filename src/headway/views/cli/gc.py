@@ -1,5 +1,5 @@
 """`hw gc`: free the space of deleted jobs, of ended ones that are older than asked for, and of code
-and data that no job needs, here and in the folders of the clusters that are configured.
+and data that no job and files that no artifact needs, here and in the folders of the clusters that are configured.
 """
 
 import sys
@@ -57,7 +57,10 @@ def _lines(found: JsonMapping, verb: str) -> Iterator[str]:
 def _kept(row: JsonMapping) -> list[str]:
     """Code and data, as far as there is some."""
     names = {"snapshots": "code snapshot", "folders": "fetched folder"}
-    return [fmt.plural(int(row[key]), name) for key, name in names.items() if row.get(key)]
+    kept = [fmt.plural(int(row[key]), name) for key, name in names.items() if row.get(key)]
+    if row.get("artifact_bytes"):
+        kept.append("unused files of artifacts")
+    return kept
 
 
 def _listed(parts: list[str]) -> str:
