@@ -1,12 +1,15 @@
 """Do public scripts that call `wandb.init` run unchanged with `hw run --as wandb`, with all scalars?
 
-    python tools/public_scripts.py FOLDER --python PYTHON [--seconds 90] [--only WORD]
+    python tools/public_scripts.py FOLDER --python PYTHON [--seconds 90] [--only NAME…]
+    python tools/public_scripts.py tests/golden/wandb --python PYTHON --record
 
 FOLDER has a folder for each script, with `script.py` in it and what lies beside it. PYTHON is an
 interpreter with the real wandb and what the scripts import. Each script is first run with the real
 wandb, offline and without a network: what does not come to its end there cannot run here, and does
 not count. The others are run with Headway, and every scalar that wandb kept is looked for: metric,
 step and, where the script gives the same numbers twice, value.
+
+`--record` writes what the real wandb keeps of each FOLDER/NAME.py to NAME.json, for the tests.
 """
 
 import argparse
@@ -52,7 +55,10 @@ def main() -> int:
     parser.add_argument("--python", required=True)
     parser.add_argument("--seconds", type=float, default=90)
     parser.add_argument("--only", nargs="*", default=[], help="names of folders")
+    parser.add_argument("--record", action="store_true")
     asked = parser.parse_args()
+    if asked.record:
+        return record(asked.folder, asked.python, asked.seconds, asked.only)
     rows: list[dict[str, Any]] = []
     home = tempfile.mkdtemp(prefix="hw-public-")
     for script in sorted(asked.folder.glob("*/script.py")):
@@ -70,6 +76,25 @@ def main() -> int:
         f"{len(rows)} scripts, {len(able)} can run here; with Headway {len(ran)} run to their end, "
         f"{len(whole)} with all scalars"
     )
+    return 0
+
+
+def record(folder: Path, python: str, seconds: float, only: list[str]) -> int:
+    for path in sorted(folder.glob("*.py")):
+        if only and path.stem not in only:
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            script = Path(place) / "source" / "script.py"
+            script.parent.mkdir()
+            shutil.copy(path, script)
+            found = _run_real(script, python, seconds, Path(place) / "run", place)
+        if isinstance(found, str):
+            print(f"{path.name}: {found}", file=sys.stderr)
+            return 1
+        rows = ",\n".join(
+            f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found)
+        )
+        path.with_suffix(".json").write_text(f"{{\n{rows}\n}}\n")
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.conftest import Hw
+from tests.driver import PYTHON
 from tests.waiting import wait_until
 
 TRAIN = """
@@ -74,6 +75,15 @@ def test_a_sweep_is_compared(hw: Hw, tmp_path: Path) -> None:
     failed = hw.json("best", "-e", "digits", "-m", "val/acc", "--state", "succeeded,failed")
     assert failed["state"] == "failed"
     assert hw("delete", "--yes", failed["id"]).returncode == 0
+    hw.script(
+        "import headway\np = headway.jobs(experiment='digits').metrics('loss')\n"
+        "print(len(p.value), sorted(set(p.name)), len(set(p.job)), p.step.max(), p.time.dtype)\n",
+        "frames.py",
+    )
+    read = subprocess.run(
+        [PYTHON, "frames.py"], cwd=tmp_path, env=hw.env, capture_output=True, text=True, check=True
+    )
+    assert read.stdout == "80 ['loss'] 4 19 datetime64[us]\n"
     assert hw.json("best", "-e", "digits", "-m", "val/acc", "--min")["id"] != best["id"]
     keys = hw.json("compare", "-e", "digits", "--importance", "-m", "val/acc")["keys"]
     assert [key["key"] for key in keys] == ["lr", "seed"]

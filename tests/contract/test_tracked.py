@@ -119,3 +119,6 @@ def test_a_path_that_is_put_from_the_command_line_is_sent_once(home: Path, tmp_p
     assert hw("artifacts", "put", "data", "--name", "train").stdout.decode().strip() == "train:v0"
     (tmp_path / "data" / "a.csv").write_text("x\n2\n")
     assert hw("artifacts", "put", "data", "--name", "train").stdout.decode().strip() == "train:v1"
+    assert hw("artifacts", "rm", "train").returncode == 2  # which version?
+    assert hw("artifacts", "rm", "train:v1").stdout.decode() == "train:v1  removed\n"
+    assert [row["version"] for row in hw.json("artifacts", "ls")] == ["v0"]

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from binascii import b2a_base64
 
 from headway.client.backoff import Backoff
 from headway.client.interrupt import raise_if_signal
 from headway.client.media import Media
 from headway.client.metric_values import clean_text
-from headway.model.limits import MEDIA_PIECE_BYTES, SEGMENT_BYTES_MAX
-from headway.model.record import FACT
-from headway.wire.frame import encode_json
+from headway.model.limits import SEGMENT_BYTES_MAX
+from headway.wire.media_facts import media_frames
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from headway.client.run import Run
-    from headway.model.json_types import JsonObject
     from headway.spool.writer import StreamWriter
 
 
@@ -53,27 +50,8 @@ class MediaLog:
     def _frames(self, name: str, media: Media, step: int) -> "list[bytes]":
         self._count += 1
         key = f"{os.getpid()}-{time.time_ns():x}-{self._count}"
-        data = media.data
-        pieces = [
-            data[at : at + MEDIA_PIECE_BYTES] for at in range(0, len(data), MEDIA_PIECE_BYTES)
-        ] or [b""]
-        fact: JsonObject = {
-            "type": "media", "time_ns": time.time_ns(), "key": key, "name": name, "step": step, "kind": media.kind,
-            "mime": media.mime, "size": len(data), "pieces": len(pieces), "meta": media.meta,
-        }  # fmt: skip
-        if len(pieces) == 1:
-            return [encode_json(FACT, {**fact, "base64": _base64(pieces[0])})]
-        facts = [
-            {
-                "type": "media_piece",
-                "time_ns": fact["time_ns"],
-                "key": key,
-                "index": index,
-                "base64": _base64(piece),
-            }
-            for index, piece in enumerate(pieces)
-        ]
-        return [encode_json(FACT, one) for one in (*facts, fact)]
+        about = {"time_ns": time.time_ns(), "key": key, "name": name, "step": step}
+        return media_frames(about, media.kind, media.mime, media.data, media.meta)
 
     def _append(self, frame: bytes) -> None:
         if self._stream is not None and (
@@ -111,7 +89,3 @@ class MediaLog:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-
-
-def _base64(data: bytes) -> str:
-    return b2a_base64(data, newline=False).decode("ascii")

@@ -288,6 +288,23 @@ class JoinedTable(Media):
         self._make(lambda: media.Text(text))
 
 
+class PartitionedTable(Media):
+    """The tables that an artifact has below a folder."""
+
+    def __init__(self, parts_path: "Any") -> None:
+        text = f"the tables below {parts_path}"
+        self._make(lambda: media.Text(text))
+
+
+def __getattr__(name: str) -> "Any":
+    """Further types of `wandb.data_types`."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from headway.compat.wandb_anything import anything
+
+    return anything(f"data_types.{name}")
+
+
 def _object(data: object, caption: "str | None") -> media.Media:
     if isinstance(data, (str, os.PathLike, bytes)):
         return media.File(data, caption=caption)

@@ -197,6 +197,56 @@ class Jobs(list[Job]):
         # keys of a config may hold a number in one job and a word in another
         return polars.DataFrame(self.rows(), infer_schema_length=None, strict=False)
 
+    def metrics(self, *names: str) -> "Points":
+        """Every point of these metrics (all of them without a name), of the lowest rank of each job,
+        as one table: `hw.jobs(experiment="digits").metrics("loss").to_pandas()`. Attempts are
+        joined, as by `Job.metrics`.
+        """
+        import numpy as np
+
+        columns: dict[str, list[Any]] = {name: [] for name in Points._fields}
+        with _source() as source:
+            for job in self:
+                query = [("name", list(names)), ("joined", "true")]
+                answer = source.get(job_route(job.id, "metrics"), query)
+                for name, entries in next(iter(answer.values()), {}).items():
+                    if not entries:
+                        continue
+                    series = _series(name, min(entries, key=lambda one: int(one["rank"])))
+                    count = len(series.step)
+                    columns["job"].append(np.full(count, job.id, dtype=object))
+                    columns["name"].append(np.full(count, name, dtype=object))
+                    columns["step"].append(series.step)
+                    columns["time"].append(series.time)
+                    columns["value"].append(series.value)
+        kinds = (object, object, np.int64, "datetime64[us]", np.float64)
+        empty = [np.empty(0, kind) for kind in kinds]
+        return Points(
+            *(
+                np.concatenate([none, *columns[name]])
+                for name, none in zip(Points._fields, empty, strict=True)
+            )
+        )
+
+
+class Points(NamedTuple):
+    """Points of many jobs and metrics: arrays of equal length."""
+
+    job: "np.ndarray[Any, Any]"
+    name: "np.ndarray[Any, Any]"
+    step: "np.ndarray[Any, Any]"
+    time: "np.ndarray[Any, Any]"  # UTC, numpy's datetime64[us]
+    value: "np.ndarray[Any, Any]"
+
+    def to_pandas(self) -> Any:
+        """Columns job, name, step, time, value. Needs pandas."""
+        return import_module("pandas").DataFrame(self._asdict())
+
+    def to_polars(self) -> Any:
+        """Columns job, name, step, time, value. Needs polars."""
+        columns = {**self._asdict(), "job": self.job.tolist(), "name": self.name.tolist()}
+        return import_module("polars").DataFrame(columns)
+
 
 def jobs(
     *,

@@ -10,6 +10,7 @@ wrong is passed over.
 
 from __future__ import annotations
 
+import json
 import struct
 
 TYPE_CHECKING = False
@@ -24,6 +25,8 @@ _MASK_DELTA = 0xA282EAD8
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
 _HEAD = struct.Struct("<QI")
 _CRC_AT = struct.Struct("<I")
+HISTOGRAM_BINS_MAX = 4096
+_IMAGES = {b"\x89PNG": "image/png", b"GIF8": "image/gif", b"\xff\xd8": "image/jpeg"}
 _DOUBLE = struct.Struct("<d")
 _FLOAT = struct.Struct("<f")
 # struct codes of TensorProto.dtype: float, double, int32, int64, half, bool
@@ -180,12 +183,25 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+class EventMedia:
+    """An image, a histogram or a text of an event, as `media` facts have them."""
+
+    __slots__ = ("data", "kind", "mime", "tag")
+
+    def __init__(self, tag: str, kind: str, mime: str, data: bytes) -> None:
+        self.tag = tag
+        self.kind = kind
+        self.mime = mime
+        self.data = data
+
+
 class Scalars:
     """Reads the events of one file. Knows which tags are scalars: TF2 says that once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_media: bool = False) -> None:
         self.plugins: dict[str, str] = {}
         self.others = 0  # values that are no scalars: images, histograms, text
+        self.media: list[EventMedia] | None = [] if with_media else None  # taken away by the caller
 
     def read(self, data: memoryview) -> "tuple[float, int, dict[str, float]]":
         """(time in seconds, step, values by tag) of one event. Raises ValueError."""
@@ -206,6 +222,7 @@ class Scalars:
 
     def _value(self, row: memoryview, values: dict[str, float]) -> None:
         tag, simple, tensor = "", None, None
+        pictured: tuple[int, memoryview] | None = None
         for number, value in Fields(row):
             if isinstance(value, int):
                 continue
@@ -213,6 +230,8 @@ class Scalars:
                 tag = bytes(value).decode("utf-8", "replace")
             elif number == 2:
                 simple = _FLOAT.unpack(value)[0]
+            elif number in (4, 5):
+                pictured = (number, value)
             elif number == 8:
                 tensor = value
             elif number == 9:
@@ -225,8 +244,10 @@ class Scalars:
             number_ = tensor_number(tensor)
         if number_ is not None:
             values[tag] = number_
-        else:
-            self.others += 1
+            return
+        self.others += 1
+        if self.media is not None:
+            self.media += event_media(tag, self.plugins.get(tag, ""), pictured, tensor)
 
     def _metadata(self, tag: str, data: memoryview) -> None:
         for number, value in Fields(data):
@@ -234,6 +255,85 @@ class Scalars:
                 for inner, name in Fields(value):
                     if inner == 1 and not isinstance(name, int):
                         self.plugins[tag] = bytes(name).decode("utf-8", "replace")
+
+
+# -- images, histograms and texts
+
+
+def event_media(
+    tag: str, plugin: str, pictured: "tuple[int, memoryview] | None", tensor: "memoryview | None"
+) -> "list[EventMedia]":
+    """`pictured`: TF1's own fields, 4 an image and 5 a histogram; `tensor`: as TF2 writes them."""
+    if pictured is not None and pictured[0] == 4:
+        found = [bytes(v) for n, v in Fields(pictured[1]) if n == 4 and not isinstance(v, int)]
+        return _images(tag, found)
+    if pictured is not None:
+        return _histogram(tag, *_buckets(pictured[1]))
+    if tensor is None:
+        return []
+    if plugin == "histograms":
+        return _histogram(tag, *_tensor_buckets(tensor))
+    texts = [bytes(v) for n, v in Fields(tensor) if n == 8 and not isinstance(v, int)]
+    if plugin == "images":
+        return _images(tag, texts[2:])  # width and height stand in front
+    if plugin == "text":
+        return [EventMedia(tag, "text", "text/plain", text) for text in texts]
+    return []
+
+
+def _images(tag: str, found: "list[bytes]") -> "list[EventMedia]":
+    made = []
+    for data in found:
+        mime = next((kind for head, kind in _IMAGES.items() if data.startswith(head)), None)
+        if mime is not None:
+            made.append(EventMedia(tag, "image", mime, data))
+    return made
+
+
+def _buckets(data: memoryview) -> "tuple[list[float], list[float]]":
+    """(counts, edges) of a HistogramProto: limits of buckets and what is in them."""
+    lowest = 0.0
+    limits: list[float] = []
+    counts: list[float] = []
+    for number, value in Fields(data):
+        if isinstance(value, int):
+            continue
+        if number == 1:
+            lowest = _DOUBLE.unpack(value)[0]
+        elif number in (6, 7):
+            numbers = struct.unpack(f"<{len(value) // 8}d", value[: len(value) // 8 * 8])
+            (limits if number == 6 else counts).extend(numbers)
+    filled = [place for place, count in enumerate(counts) if count]
+    if not filled or len(limits) != len(counts):
+        return [], []
+    first, last = filled[0], filled[-1]  # the outer ones are empty, and as wide as numbers go
+    begin = limits[first - 1] if first else lowest
+    return counts[first : last + 1], [begin, *limits[first : last + 1]]
+
+
+def _tensor_buckets(data: memoryview) -> "tuple[list[float], list[float]]":
+    """Of TF2: rows of left edge, right edge and count."""
+    content = b""
+    numbers: list[float] = []
+    for number, value in Fields(data):
+        if number == 4 and not isinstance(value, int):
+            content = bytes(value)
+        elif number == 6:
+            numbers += _listed(number, value)
+    if content:
+        numbers = list(struct.unpack(f"<{len(content) // 8}d", content[: len(content) // 8 * 8]))
+    rows = [numbers[at : at + 3] for at in range(0, len(numbers) - 2, 3)]
+    if not rows:
+        return [], []
+    return [row[2] for row in rows], [rows[0][0], *(row[1] for row in rows)]
+
+
+def _histogram(tag: str, counts: "list[float]", edges: "list[float]") -> "list[EventMedia]":
+    finite = all(number - number == 0 for number in (*counts, *edges))
+    if not counts or not finite or len(counts) > HISTOGRAM_BINS_MAX:
+        return []
+    text = json.dumps({"counts": counts, "edges": edges}, separators=(",", ":"))
+    return [EventMedia(tag, "histogram", "application/json", text.encode())]
 
 
 def tensor_number(data: memoryview) -> float | None:

@@ -1,5 +1,5 @@
-"""TensorBoard event files that the processes of this task write become metrics as they grow. Called
-by the shipper.
+"""TensorBoard event files that the processes of this task write become metrics as they grow; their
+images, histograms and texts become media. Called by the shipper.
 
 Which files they are is read from /proc: those that a process of the task holds open below its
 working folder. At the end of the task the folder is walked once, for files of its processes that
@@ -14,21 +14,25 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import time
+from zlib import crc32
 
 from headway.model.limits import (
     EVENT_FILES_MAX,
     EVENT_READ_BYTES,
     EVENT_WALK_ENTRIES_MAX,
+    MEDIA_BYTES_MAX,
     METRIC_NAME_BYTES_MAX,
     SEGMENT_BYTES_MAX,
 )
 from headway.spool.files import OS_FILES, Files, replace_file
-from headway.spool.stream_names import metrics_name, new_rand
-from headway.spool.writer import MetricSegment
+from headway.spool.stream_names import media_name, metrics_name, new_rand
+from headway.spool.writer import MetricSegment, StreamWriter
 from headway.wire.frame import encode_schema
 from headway.wire.identity import process_start
-from headway.wire.tfevents import Scalars, read_records
+from headway.wire.media_facts import media_frames
+from headway.wire.tfevents import EventMedia, Scalars, read_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +55,10 @@ class EventFile:
 
     def __init__(self, path: str, rank: int, prefix: str, offset: int = 0) -> None:
         self.path, self.rank, self.prefix, self.offset = path, rank, prefix, offset
-        self.scalars = Scalars()
+        self.scalars = Scalars(with_media=True)
+        self.media: list[
+            tuple[str, float, int, EventMedia]
+        ] = []  # key, time, step; not written yet
         self.is_new = offset > 0  # what TF2 said at its beginning is to be learned first
 
     def read(self) -> "tuple[list[tuple[float, int, dict[str, float]]], int, int]":
@@ -69,17 +76,28 @@ class EventFile:
         for begin, end in found.spans:
             try:
                 events.append(self.scalars.read(view[begin:end]))
-            except (ValueError, ArithmeticError, LookupError):
+                self._take_media(self.offset + begin, *events[-1][:2])
+            except (ValueError, ArithmeticError, LookupError, struct.error):
                 damaged += 1
         return events, self.offset + found.end, damaged
+
+    def _take_media(self, place: int, time_s: float, step: int) -> None:
+        """The key is made of where it stands: the same record again is no further image."""
+        taken = self.scalars.media or []
+        self.scalars.media = []
+        path = crc32(os.fsencode(self.path))
+        for number, media in enumerate(taken):
+            if len(media.data) <= MEDIA_BYTES_MAX:
+                self.media.append((f"tb-{path:08x}-{place:x}-{number}", time_s, step, media))
 
     def _learn(self, data: bytes) -> None:
         view = memoryview(data)
         for begin, end in read_records(data).spans:
             try:
                 self.scalars.read(view[begin:end])
-            except (ValueError, ArithmeticError, LookupError):
+            except (ValueError, ArithmeticError, LookupError, struct.error):
                 continue
+        self.scalars.media = []
 
 
 class EventFiles:
@@ -100,6 +118,8 @@ class EventFiles:
         self._folders: list[str] = []  # of the files, in the order in which they were met
         self._ranks: dict[int, int] = {}  # every pid that was seen, with its rank
         self._segments: dict[int, MetricSegment] = {}
+        self._media: dict[int, StreamWriter] = {}  # by rank: images, histograms and texts
+        self._media_count = 0
         self._rand = new_rand()
         self._earlier: dict[
             str, int
@@ -129,6 +149,9 @@ class EventFiles:
         for segment in self._segments.values():
             segment.close()
         self._segments.clear()
+        for stream in self._media.values():
+            stream.close()
+        self._media.clear()
 
     # -- which files
 
@@ -231,6 +254,7 @@ class EventFiles:
         self, file: EventFile, events: "list[tuple[float, int, dict[str, float]]]", end: int
     ) -> bool:
         try:
+            self._write_media(file)
             segment = self._segment(file.rank)
             data, schemas = self._frames(file, events, segment)
             self._offsets[file.path] = file.offset
@@ -247,6 +271,38 @@ class EventFiles:
             self._say(f"metrics of {file.path} wait: {error.strerror}")
             self._leave(file.rank)
             return False
+
+    def _write_media(self, file: EventFile) -> None:
+        """Before the place in the file is noted: what is written twice has the same key, and the
+        server keeps it once. Raises OSError.
+        """
+        while file.media:
+            key, time_s, step, media = file.media[0]
+            name = file.prefix + media.tag
+            if name and len(name.encode()) <= METRIC_NAME_BYTES_MAX and abs(step) <= 2**62:
+                time_ns = int(time_s * 1e9) if 0 < time_s < 4e9 else time.time_ns()
+                fact = {"time_ns": time_ns, "key": key, "name": name, "step": step}
+                stream = self._media_stream(file.rank)
+                for frame in media_frames(fact, media.kind, media.mime, media.data, {}):
+                    stream.append(frame)
+            file.media.pop(0)
+
+    def _media_stream(self, rank: int) -> StreamWriter:
+        before = self._media.get(rank)
+        if before is not None and 0 < (before.size() or 0) < SEGMENT_BYTES_MAX:
+            return before
+        number = self._media_count
+        self._media_count += 1
+        pid = os.getpid()
+        opening = {
+            "kind": "media", "rank": rank, "pid": pid, "start": process_start(), "segment": number,
+        }  # fmt: skip
+        name = media_name(rank, pid, self._rand, number)
+        made = StreamWriter(self._task_dir, name, opening, self._files)
+        if before is not None:
+            before.close()
+        self._media[rank] = made
+        return made
 
     def _frames(
         self,
@@ -295,9 +351,9 @@ class EventFiles:
         return made
 
     def _leave(self, rank: int) -> None:
-        segment = self._segments.pop(rank, None)
-        if segment is not None:
-            segment.close()
+        for left in (self._segments.pop(rank, None), self._media.pop(rank, None)):
+            if left is not None:
+                left.close()
         self._rand = new_rand()  # numbers begin anew only under another name
 
     # -- what is written down

@@ -174,7 +174,7 @@ class EventFileColumns:
     ) -> None:
         try:
             time_s, step, values = reader.read(view[int(span[0]) : int(span[1])])
-        except (ValueError, ArithmeticError, LookupError):
+        except (ValueError, ArithmeticError, LookupError, struct.error):
             self.damaged += 1
             return
         self._times[row] = time_s if 0 < time_s < 4e9 else 0.0

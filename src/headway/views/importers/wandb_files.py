@@ -174,8 +174,8 @@ class _Reader:
                 continue
             if number == 1:
                 key, item = _item(value)
-                if item is not None:
-                    found["/".join(key)] = item
+                if key and item is not None:
+                    _put(found, key, item)
             elif number == 2:
                 step = _first_number(value)
 
