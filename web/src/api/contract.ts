@@ -247,6 +247,7 @@ export interface Collected {
   ids: Array<string>;
   snapshots?: number;
   folders?: number;
+  artifact_bytes?: number;
   clusters?: Array<unknown>;
 }
 
