@@ -12,6 +12,8 @@ WEB_FILES := $(shell find web -path web/node_modules -prune -o -type f -print 2>
 TEST_WORKERS ?= 3
 TEST_TIMEOUT_S ?= 300
 WHAT ?= tests
+# Units that start programs or write much: not in the inner loop.
+SLOW_UNITS := client_disk console_stage open_data relay cli_terminal public_types simulate cli_run engine_local lock docs tidy
 # As after an installation: where PYTHONDONTWRITEBYTECODE is set, each start of hw would compile all that it imports.
 COMPILE := $(BIN)/python -m compileall -q src
 BENCH ?=
@@ -61,7 +63,7 @@ test: check web  ## check, then all tests (WHAT=tests/unit for a part)
 	HEADWAY_SIM_SECONDS=$(SIM_S) tools/test.sh $(BIN)/python $(TEST_WORKERS) $(TEST_TIMEOUT_S) $(WHAT)
 
 test-fast: $(STAMP)  ## the tests that start no other program, in about a minute
-	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -p no:cacheprovider tests/unit -m "not slow" --ignore-glob='tests/unit/test_cli_run.py' --ignore-glob='tests/unit/test_console_stage.py'
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -p no:cacheprovider tests/unit $(addprefix --ignore=tests/unit/test_,$(addsuffix .py,$(SLOW_UNITS)))
 
 score: $(STAMP)  ## how often the diagnosis is right (FAILURES=folder of labelled logs, SCORE='--verbose')
 	$(BIN)/python tools/score.py $(SCORE)
