@@ -663,7 +663,7 @@ def test_a_database_of_the_first_schema_opens_and_keeps_everything(tmp_path: Pat
     assert set(after) - set(before) == {
         "progress", "records", "record_totals", "usage", "usage_last", "checkpoints", "timings", "changes",
         "notices", "arrays", "metric_definitions", "summary_values", "media", "media_pieces", "artifacts",
-        "artifact_aliases", "artifact_uses", "artifact_parts", "stacks", "health",
+        "artifact_aliases", "artifact_uses", "artifact_parts", "stacks", "health", "forecasts", "page_layouts",
     }  # fmt: skip
     found = old.object()
     assert (found["metrics"], found["config"], found["progress"], found["usage"]) == (
