@@ -228,8 +228,8 @@ describe("a job", () => {
     home.wait(other);
     const short = (id: string): string => id.slice(id.lastIndexOf("-") + 1);
     const { page, troubles } = await open(browser, home, `/compare?ids=${short(trained)},${short(other)}`);
-    await page.getByRole("cell", { name: "lr", exact: true }).waitFor();
-    expect(await page.getByRole("cell", { name: "model.name" }).count()).toBe(0);
+    await page.getByRole("columnheader", { name: "lr", exact: true }).waitFor();
+    expect(await page.getByRole("columnheader", { name: "model.name" }).count()).toBe(0);
     await page.getByRole("img", { name: /train\/loss: 2 lines/ }).waitFor();
     expect(troubles).toEqual([]);
     await page.close();
