@@ -17,7 +17,7 @@ SLOW_UNITS := client_disk console_stage open_data relay cli_terminal public_type
 # As after an installation: where PYTHONDONTWRITEBYTECODE is set, each start of hw would compile all that it imports.
 COMPILE := $(BIN)/python -m compileall -q src
 BENCH ?=
-SIM_S ?= 60
+SIM_S ?= 30
 SOAK_S ?= 3600
 SOAK ?=
 JOBS ?= 20

@@ -1,7 +1,7 @@
 """Ring 3: agents, server and store in one thread, with a simulated network, clock, disk and deaths;
 seeded.
 
-HEADWAY_SIM_SECONDS says for how long seeds are tried (`make test`: 60), from HEADWAY_SIM_SEED on,
+HEADWAY_SIM_SECONDS says for how long seeds are tried (`make test`: 30), from HEADWAY_SIM_SEED on,
 so that a change is judged by the same stories as the one before it; `make soak` tries new ones. A
 failing seed is in the message; it fails again the same way: `python -m tests.simulation.simulation
 --seed N`.

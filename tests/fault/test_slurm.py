@@ -51,8 +51,8 @@ def test_eight_ranks_on_two_nodes_with_their_gpus_metrics_and_output(hw: Hw) -> 
 
 def test_a_job_that_waits_says_why_and_one_that_never_fits_is_refused(hw: Hw) -> None:
     for _ in range(2):
-        hw.submit("-c", "lab", "-n", "16", "--max-duration", "5m", "sleep", "60")
-    wait_until(lambda: len(hw.json("ls", "--state", "running")) == 1, 60, "the first to run")
+        hw.submit("-c", "lab", "-n", "16", "--max-duration", "5m", "sleep", "200")
+    wait_until(lambda: len(hw.json("ls", "--state", "running")) == 1, 150, "the first to run")
     [waiting] = hw.json("ls", "--state", "waiting")
     why = hw.json("why", waiting["id"])
     assert why["verdict"].startswith(("Resources: ", "Priority: "))
