@@ -40,8 +40,13 @@ class FakeControl:
     def distant(self) -> list[Any]:
         return []
 
-    async def reach(self) -> None:
+    async def reach(self) -> Any:
         return None
+
+    def be_reached(self, reach: Any) -> None:
+        self.reach = reach  # type: ignore[method-assign]
+
+    def tell_monitors(self, outbox: Any) -> None: ...
 
     async def start(self) -> None: ...
 

@@ -19,7 +19,7 @@ from headway.model.errors import RefusedError
 from headway.model.ids import new_uuid
 from headway.model.job import Job
 from headway.model.record import FACT, OPEN, RECORDS
-from headway.server.control.array_verbs import Arrays
+from headway.server.control.control import Control
 from headway.server.http import auth
 from headway.store import catalog
 from headway.store.database import Store
@@ -129,13 +129,13 @@ class Bench:
         self.control = self.make()
         self._offsets: dict[str, int] = {}
 
-    def make(self) -> Arrays:
+    def make(self) -> Control:
         engine = self.engine
 
         def make(cluster: str, *_: object) -> HandEngine:
             return self.others.get(cluster, engine)
 
-        self.control = Arrays(
+        self.control = Control(
             self.store, self.paths, Settings(), make_engine=make, clock_s=lambda: self.now_s
         )
         return self.control
@@ -164,9 +164,9 @@ class Bench:
         for _ in range(times):
             self.now_s += 1.1
             await self.control.look()
-            if await self.control._diagnoses.settle():
+            if await self.control.diagnoses.settle():
                 await self.control.look()  # an end that waited for it
-            await self.control._later.settle()
+            await self.control.executor.later.settle()
 
     async def tell(self, job: Job, *facts: dict[str, Any]) -> None:
         """Facts of the job's shim, as its shipper would send them."""

@@ -619,15 +619,15 @@ async def test_the_loop_is_woken_by_what_agents_tell_and_not_by_what_it_writes_i
     bench: Bench,
 ) -> None:
     control = bench.control
-    control._loop = asyncio.get_running_loop()
-    bench.store.listen(control._on_change)
+    control.wakeup.loop = asyncio.get_running_loop()
+    bench.store.listen(control.on_change)
 
     async def woken() -> bool:
         # by now listeners have heard of what was before
         await asyncio.wrap_future(bench.store.write(lambda c: None))
         await asyncio.sleep(0)  # and the wake comes through the event loop
-        found = control._wake.is_set()
-        control._wake.clear()
+        found = control.wakeup.event.is_set()
+        control.wakeup.event.clear()
         return found
 
     first = await bench.submit()
@@ -656,4 +656,4 @@ async def test_a_start_that_is_refused_makes_room_for_the_next_at_once(bench: Be
     await bench.look()
     assert [job.state for job in bench.jobs()].count(
         State.FAILED
-    ) == 2 and bench.control._wake.is_set()
+    ) == 2 and bench.control.wakeup.event.is_set()

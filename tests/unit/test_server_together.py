@@ -170,7 +170,7 @@ async def test_jobs_that_start_together_are_told_where_the_server_is_if_it_can_b
     async def reach() -> dict[str, Any]:
         return told
 
-    bench.control.reach = reach
+    bench.control.be_reached(reach)
     seen = [await bench.submit(cluster="lab") for _ in range(2)]
     await until(bench, lambda: is_known(bench, *seen))
     lab.tray = None

@@ -28,7 +28,7 @@ from headway.model.limits import (
     REQUEST_BYTES_MAX,
     SLOW_READ_THREADS,
 )
-from headway.server.control.array_verbs import Arrays
+from headway.server.control.control import Control
 from headway.server.health.hang_watch import HangWatch
 from headway.server.health.slow_watch import SlowWatch
 from headway.server.health.stack_requests import StackRequests
@@ -135,7 +135,7 @@ class Services:
     store: Store
     paths: Paths
     settings: Settings
-    control: Arrays
+    control: Control
     auth: Auth
     live: Live
     notifier: Notifier

@@ -42,7 +42,7 @@ from headway.model.errors import HeadwayError
 from headway.model.json_types import JsonObject
 from headway.model.limits import RUNTIME_KEPT_S, SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
-from headway.server.control.array_verbs import Arrays
+from headway.server.control.control import Control
 from headway.server.health.forecast_watch import ForecastWatch
 from headway.server.http.agent_address import Reach
 from headway.server.http.auth import LOOPBACK_ONLY, Auth, Role, TokenRow, mint
@@ -212,7 +212,7 @@ class Process:
         paths: Paths,
         settings: layers.Settings,
         store: Store,
-        control_of: Callable[..., Arrays] = Arrays,
+        control_of: Callable[..., Control] = Control,
     ) -> None:
         self.paths, self.settings, self.store, self.control_of = paths, settings, store, control_of
         self.address = socket_path(paths.home)
@@ -244,7 +244,7 @@ class Process:
                 listener,
                 app.services.about,
             )
-            control.reach = reach.open
+            control.be_reached(reach.open)
             await control.start()
             await notifier.start()
             await influx.start()
@@ -354,7 +354,7 @@ class Process:
     def _url(self, tcp: socket.socket | None) -> str | None:
         return f"http://127.0.0.1:{tcp.getsockname()[1]}" if tcp else None
 
-    def _app(self, control: Arrays, notifier: Notifier, tcp: socket.socket | None) -> App:
+    def _app(self, control: Control, notifier: Notifier, tcp: socket.socket | None) -> App:
         auth = Auth.over(self._find_token, os.getuid(), self.paths.sessions)
         live = Live(on_job=auth.tokens.forget)
         about = {

@@ -1,5 +1,4 @@
-"""The verbs for arrays: many jobs submitted, stopped and repeated as one. Control plus these is
-what the API calls.
+"""The verbs for arrays: many jobs submitted, stopped and repeated as one. Called by `control.py`.
 
 All jobs of an array are checked before any is stored, and stored in one transaction; their
 environment is kept once.
@@ -16,7 +15,8 @@ from headway.model.job import JobSpec
 from headway.model.json_types import JsonMapping, JsonObject
 from headway.model.limits import ARRAY_JOBS_MAX
 from headway.server.control import env_file, folder_check, submit_check
-from headway.server.control.control import Control, as_planned
+from headway.server.control.context import Context
+from headway.server.control.submitter import Submitter, as_planned
 from headway.store import arrays
 
 # What may differ from job to job without another look at all the rest.
@@ -32,8 +32,15 @@ class Element:
     env: Mapping[str, str]
 
 
-class Arrays(Control):
-    async def submit_array(
+class Arrays:
+    def __init__(self, context: Context, submitter: Submitter) -> None:
+        self._context = context
+        self._store, self._paths, self._settings = context.store, context.paths, context.settings
+        self._calls, self._engines = context.calls, context.engines
+        self._clock_ns, self._clock_s = context.clock_ns, context.clock_s
+        self._submitter = submitter
+
+    async def submit(
         self, uuid: str, spec: JsonMapping, env: Mapping[str, str], jobs: Sequence[Element], *,
         parent: str | None = None, find_program: bool = False,
     ) -> str:  # fmt: skip
@@ -45,27 +52,31 @@ class Arrays(Control):
         shared = replace(
             submit_check.job_spec({**spec, "attached": False}), array=uuid, parent=parent
         )
-        shared = await self._settled(shared)
+        shared = await self._submitter.settled(shared)
         variables = submit_check.environment(env, shared)
         first = self._element(shared, jobs[0])
-        engine = await self._checked(
+        engine = await self._submitter.checked(
             uuid, first, {**variables, **jobs[0].env}, find_program=find_program
         )
-        plan = await self._calls.run(f"plan of {uuid}", self._sketched, engine, uuid, first)
+        plan = await self._calls.run(
+            f"plan of {uuid}", self._submitter.sketched, engine, uuid, first
+        )
         shared = replace(
             as_planned(shared, plan),
-            env_kept=env_file.kept(shared, variables, self._secret_names(shared)),
+            env_kept=env_file.kept(shared, variables, self._context.secret_names(shared)),
         )
         rows, private = await self._calls.run("jobs", self._rows, shared, variables, jobs)
         await self._calls.run("files", self._check_folders, shared, variables, jobs, engine.name)
-        await self._calls.run(f"environment of {uuid}", self._keep, uuid, private)
+        await self._calls.run(f"environment of {uuid}", self._submitter.keep, uuid, private)
         common = {
             "name": shared.name, "experiment": shared.experiment, "cluster": shared.cluster, "tags": shared.tags,
             "priority": shared.priority, "parent": parent,
         }  # fmt: skip
         now_ns = self._clock_ns()
-        await self._write(lambda c: arrays.insert(c, uuid, common, rows, now_ns, engine.name))
-        self.poke()
+        await self._context.write(
+            lambda c: arrays.insert(c, uuid, common, rows, now_ns, engine.name)
+        )
+        self._context.poke()
         return uuid
 
     def _knows(self, uuid: str) -> bool:
@@ -112,7 +123,7 @@ class Arrays(Control):
             spec = self._element(shared, job)
             if job.env:
                 submit_check.environment({**variables, **job.env}, spec)
-            shown = self._shown(spec, {**variables, **job.env} if job.env else variables)
+            shown = self._submitter.shown(spec, {**variables, **job.env} if job.env else variables)
             kept: JsonObject = {"env": dict(job.env)} if job.env else {}
             if shown.masked and job.spec.keys() & {"command", "roles"}:
                 kept |= {"command": list(spec.command), "roles": _commands(spec)}
@@ -122,13 +133,13 @@ class Arrays(Control):
             rows.append(arrays.Row(job.index, shown.name, json.dumps(plain)))
         return rows, env_file.Private(dict(variables), shared.command, _commands(shared), own)
 
-    async def abort_array(self, uuid: str) -> int:
+    async def abort(self, uuid: str) -> int:
         """Ask every job of an array to stop; how many were asked. Asking twice is asking once."""
-        stopped = await self._write(partial(_stop, uuid, self._clock_ns()))
-        self.poke()
+        stopped = await self._context.write(partial(_stop, uuid, self._clock_ns()))
+        self._context.poke()
         return stopped
 
-    async def resubmit_array(
+    async def resubmit(
         self,
         old: str,
         uuid: str,
@@ -162,9 +173,9 @@ class Arrays(Control):
             Element(index, _changed(base, {**spec, **changes, **fixed}), own.get(str(index), {}))
             for index, _, spec in found
         ]
-        made = await self.submit_array(uuid, base, env, elements, parent=parent)
+        made = await self.submit(uuid, base, env, elements, parent=parent)
         if not states:
-            await self.abort_array(old)
+            await self.abort(old)
         return made
 
     def _repeatable(

@@ -65,7 +65,7 @@ class Outbox:
     async def start(self, control: "Control") -> None:
         """Go on with what an earlier server left."""
         self._control, self._loop = control, asyncio.get_running_loop()
-        control.outbox = self
+        control.tell_monitors(self)
         for entry in await asyncio.to_thread(self._load):
             self._add(entry)
 
