@@ -52,7 +52,10 @@ def test_hangs_are_found_with_the_rank_to_look_at(hw: Hw) -> None:
 
 
 def test_a_job_that_goes_on_is_no_longer_called_hung(hw: Hw) -> None:
-    body = "step()\nwhile not os.path.exists('go'): time.sleep(0.05)\nstep(3)\ntime.sleep(1000)"
+    body = (
+        "step()\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+        "while True:\n    step()\n    time.sleep(0.2)"
+    )
     job = submit(hw, Case("goes_on", body), reserve())
     finding(hw, job)
     (hw.cwd / "go").touch()

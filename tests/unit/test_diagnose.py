@@ -168,3 +168,15 @@ def test_an_exception_that_was_caught_gives_way_to_the_one_that_ended_the_proces
     raised = [Raised("KeyError", "'lr'")]
     found = diagnose(Evidence(streams=[stream], exit_code=1, raised=raised))
     assert found.findings[0].cause == "code_exception"
+
+
+def test_a_crash_in_native_code_says_where_python_was() -> None:
+    log = (
+        b"step 1\nFatal Python error: Segmentation fault\n\n"
+        b"Current thread 0x00007fdc2026bb80 (most recent call first):\n"
+        b'  File "/opt/venv/lib/python3.11/site-packages/x/ops.py", line 9 in run\n'
+        b'  File "/app/train.py", line 12 in main\n'
+    )
+    (found,) = diagnose(Evidence(streams=[read_stream("stderr", [log])], signal=11)).findings
+    assert (found.cause, found.text.rpartition(" at ")[2]) == ("segfault_or_abort", "train.py:12")
+    assert "stack" in found.advice

@@ -5,6 +5,7 @@ Pure. `diagnose` is called by `hw why --logs` and by the server at the end of an
 
 import hashlib
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,8 @@ HYPOTHESES_MAX = 3
 EVIDENCE_MAX = 4
 TEXT_CHARS_MAX = 400
 WORDS_CHARS_MAX = 160
+CRASH_LINES_MAX = 60  # below a fatal error of Python, in which its stack is looked for
+_CRASH_FRAME = re.compile(r' *File "(?P<path>[^"]{1,400})", line (?P<line>\d{1,9}) in ')
 
 
 @dataclass(slots=True)
@@ -87,7 +90,7 @@ def _finding(match: Match, evidence: Evidence, matches: Sequence[Match]) -> Find
         cause=match.cause,
         cls=match.cls or cause.cls,
         confidence=min(FUZZY_MAX if match.fuzzy else SURE_MAX, match.confidence),
-        text=_headline(match),
+        text=_headline(match, evidence),
         retry=cause.retry.words(),
         advice=_advice(match, evidence),
         rank=rank,
@@ -97,7 +100,7 @@ def _finding(match: Match, evidence: Evidence, matches: Sequence[Match]) -> Find
     )
 
 
-def _headline(match: Match) -> str:
+def _headline(match: Match, evidence: Evidence) -> str:
     title = cause_of(match.cause).title
     if match.stream < 0 and match.traceback is None:
         return f"{title} ({match.line.text})"
@@ -105,7 +108,26 @@ def _headline(match: Match) -> str:
         said = f"{match.traceback.kind}: {match.traceback.message}".rstrip(": ")
         place = _user_place(match.traceback)
         return (f"{said} at {place}" if place else said)[:TEXT_CHARS_MAX]
-    return f"{title}: {match.line.text.strip()}"[:TEXT_CHARS_MAX]
+    said = f"{title}: {match.line.text.strip()}"
+    place = _crash_place(match, evidence)
+    return (f"{said} at {place}" if place else said)[:TEXT_CHARS_MAX]
+
+
+def _crash_place(match: Match, evidence: Evidence) -> str:
+    """Where Python was, by the stack that it prints when it is killed by a signal: `train.py:12`."""
+    if match.stream < 0 or "Fatal Python error" not in match.line.text:
+        return ""
+    lines = evidence.streams[match.stream].lines
+    frames = [
+        f"{found['path']}:{found['line']}"
+        for line in lines
+        if 0 < line.number - match.line.number <= CRASH_LINES_MAX
+        and (found := _CRASH_FRAME.match(line.text))
+    ]
+    for frame in frames:
+        if "-packages/" not in frame and "/lib/python" not in frame and not frame.startswith("<"):
+            return frame.rsplit("/", 1)[-1]
+    return ""
 
 
 def _user_place(one: Traceback) -> str:
@@ -120,6 +142,8 @@ def _user_place(one: Traceback) -> str:
 def _advice(match: Match, evidence: Evidence) -> str:
     """The next command, filled in where what it needs is known."""
     advice = match.advice or cause_of(match.cause).advice
+    if _crash_place(match, evidence):
+        advice = "the whole stack stands below that line in the log"
     if evidence.job is None:
         return advice
     again = f"hw resubmit {evidence.job.rpartition('-')[2]}"
