@@ -86,6 +86,19 @@ def test_the_index_has_an_entry_per_growth_at_least_50_ms_apart(tail: Tail, tmp_
     tail.close()
 
 
+def test_the_time_of_a_line_is_told_in_the_same_look_as_its_bytes(
+    tail: Tail, tmp_path: Path
+) -> None:
+    path = tmp_path / "stdout-0"
+    path.write_bytes(b"first\n")
+    tail.look(0.0, names=True)
+    tail.look(0.5, names=True)  # the folder is read before the first entry makes the index
+    with path.open("ab") as file:
+        file.write(b"second\n")
+    assert set(grown(tail.look(1.0))) == {"stdout-0", "stdout-0.index"}
+    tail.close()
+
+
 def test_what_was_written_at_once_has_one_time(tail: Tail, tmp_path: Path) -> None:
     """So that what a program printed stands before the traceback that ended it (stdout goes first)."""
     names = ("stderr-0", "stdout-0", "stdout-1")

@@ -180,6 +180,12 @@ class Tail:
                 if rank in both:
                     self._wrote_last.pop(rank, None)  # each of them needs an entry
             events += self.advance(tailed, size, now_s, time_ns)
+        # The index of an output has just grown by this: its times go with the bytes, not after them.
+        for _, tailed, _ in grown:
+            if tailed.index is not None:
+                index = self.streams.get(index_name(tailed.stream.name))
+                if index is not None:
+                    events += self._measure(index, now_s, wall_ns)
         if now_s >= self._writers_s + WRITERS_INTERVAL_S:
             self._writers_s = now_s
             events += self._close_orphans(now_s)
