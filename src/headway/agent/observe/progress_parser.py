@@ -650,7 +650,8 @@ def _counted(match: "re.Match[str]", line: str) -> Reading | None:
     label = inner["word"].lower()
     return Reading(
         "counted",
-        f"epoch {epoch.number}" if epoch is not None else label,
+        # without a total it may count through all epochs, so it is not called the epoch's
+        f"epoch {epoch.number}" if epoch is not None and total else label,
         float(done),
         float(total) if total else None,
         rate,
