@@ -157,38 +157,41 @@ class Tail:
         events: list[Event] = []
         if names or self._names.may_have_changed(now_s):
             events += self._find(now_s)
-        # One time for all. Of what a rank is seen to have written to both at once, the stream that
-        # was written last comes last; where that is not known, stdout goes first.
+        # Outputs first: each growth adds to the index of its output, which is itself a stream, and
+        # the times of lines go with their bytes.
         wall_ns = self._clock.wall_ns()
-        grown = []
+        events += self._look_at_outputs(now_s, wall_ns)
         for tailed in list(self.streams.values()):
-            status = self._status(tailed)
-            if status is not None and status.st_size > tailed.size:
-                grown.append((status.st_mtime_ns, tailed, status.st_size))
-        grown.sort(key=lambda one: one[0])  # of equal ones the order stays
-        outputs = [tailed.stream.rank for _, tailed, _ in grown if tailed.index is not None]
-        both = {rank for rank in outputs if outputs.count(rank) > 1}
-        # rank -> (written, time) of its other stream
-        before: dict[int | None, tuple[int, int]] = {}
-        for written_ns, tailed, size in grown:
-            time_ns = wall_ns
-            if tailed.index is not None:
-                rank = tailed.stream.rank
-                other_ns, other_time_ns = before.get(rank, (written_ns, wall_ns))
-                time_ns = other_time_ns + (_INDEX_STEP_NS if written_ns > other_ns else 0)
-                before[rank] = (written_ns, time_ns)
-                if rank in both:
-                    self._wrote_last.pop(rank, None)  # each of them needs an entry
-            events += self.advance(tailed, size, now_s, time_ns)
-        # The index of an output has just grown by this: its times go with the bytes, not after them.
-        for _, tailed, _ in grown:
-            if tailed.index is not None:
-                index = self.streams.get(index_name(tailed.stream.name))
-                if index is not None:
-                    events += self._measure(index, now_s, wall_ns)
+            if tailed.index is None:
+                events += self._measure(tailed, now_s, wall_ns)
         if now_s >= self._writers_s + WRITERS_INTERVAL_S:
             self._writers_s = now_s
             events += self._close_orphans(now_s)
+        return events
+
+    def _look_at_outputs(self, now_s: float, wall_ns: int) -> "list[Event]":
+        """One time for all. Of what a rank is seen to have written to both of its streams at once,
+        the one that was written last comes last; where that is not known, stdout goes first.
+        """
+        grown = []
+        for tailed in list(self.streams.values()):
+            status = self._status(tailed) if tailed.index is not None else None
+            if status is not None and status.st_size > tailed.size:
+                grown.append((status.st_mtime_ns, tailed, status.st_size))
+        grown.sort(key=lambda one: one[0])  # of equal ones the order stays
+        ranks = [tailed.stream.rank for _, tailed, _ in grown]
+        # rank -> (written, time) of its other stream
+        before: dict[int | None, tuple[int, int]] = {}
+        events: list[Event] = []
+        for written_ns, tailed, size in grown:
+            rank = tailed.stream.rank
+            other_ns, time_ns = before.get(rank, (written_ns, wall_ns))
+            if written_ns > other_ns:
+                time_ns += _INDEX_STEP_NS
+            before[rank] = (written_ns, time_ns)
+            if ranks.count(rank) > 1:
+                self._wrote_last.pop(rank, None)  # each of them needs an entry
+            events += self.advance(tailed, size, now_s, time_ns)
         return events
 
     def _find(self, now_s: float) -> "list[Event]":
