@@ -169,27 +169,38 @@ def _summary(rows: list[sqlite3.Row]) -> Object:
     samples = [json.loads(row["data"]) for row in rows]
     ranks = [line for sample in samples for line in sample["ranks"]]
     gpus = [line for sample in samples for line in sample["gpus"]]
-    values = {
-        "cpu_percent": [(line[1], line[0]) for line in ranks], "memory_bytes": [(line[2], line[0]) for line in ranks],
-        "gpu_percent": [(line[1], line[0]) for line in gpus], "gpu_memory_bytes": [(line[2], line[0]) for line in gpus],
-    }  # fmt: skip
     known = {
-        name: [pair for pair in pairs if pair[0] is not None] for name, pairs in values.items()
+        "cpu_percent": _known(ranks, 1),
+        "memory_bytes": _known(ranks, 2),
+        "gpu_percent": _known(gpus, 1),
+        "gpu_memory_bytes": _known(gpus, 2),
     }
-    means = {
-        name: sum(v for v, _ in pairs) / len(pairs) if pairs else None
-        for name, pairs in known.items()
-    }
+    means = {name: _mean(pairs) for name, pairs in known.items()}
     for name in ("memory_bytes", "gpu_memory_bytes"):
-        means[name] = None if means[name] is None else int(means[name] or 0)
-    peak = max(
-        ((row["peak_bytes"] or 0, row["peak_rank"]) for row in rows), key=lambda pair: pair[0]
-    )
+        mean = means[name]
+        if mean is not None:
+            means[name] = int(mean)
+    highest = max(rows, key=lambda row: row["peak_bytes"] or 0)
     return {
-        "time": iso(max(row["time_ns"] for row in rows)), "ranks": len(ranks), "gpus": len(gpus), **means,
-        "peak_memory_bytes": peak[0] or None, "peak_rank": peak[1],
+        "time": iso(max(row["time_ns"] for row in rows)),
+        "ranks": len(ranks),
+        "gpus": len(gpus),
+        **means,
+        "peak_memory_bytes": highest["peak_bytes"] or None,
+        "peak_rank": highest["peak_rank"],
         "spread": {name: _spread(pairs) for name, pairs in known.items() if len(pairs) > 1},
-    }  # fmt: skip
+    }
+
+
+def _known(lines: list[list[Any]], place: int) -> list[tuple[float, int | None]]:
+    """(value, whose) of the lines that have one."""
+    return [(line[place], line[0]) for line in lines if line[place] is not None]
+
+
+def _mean(pairs: list[tuple[float, int | None]]) -> float | None:
+    if not pairs:
+        return None
+    return sum(value for value, _ in pairs) / len(pairs)
 
 
 def _spread(pairs: list[tuple[float, int | None]]) -> Object:

@@ -452,20 +452,24 @@ def verdict(job: Job, first: JsonObject | None) -> tuple[str, str]:
     # of an end that no attempt had
     own = job.get("cause") if job.get("state") == "stopped" else None
     cause = own or last_attempt(job).get("cause") or {}
-    ended = fmt.exit_words(job.get("exit_code"), job.get("signal"))
     exception = None if own else (first or {}).get("exception")
     text = exception_words(exception) if exception else str(cause.get("text") or "")
-    known = [
-        word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"
-    ]
-    if cause.get("cause") == "cancelled":  # somebody wanted it so: that is nobody's error
-        known = []
-    if (job.get("started_at") is None and job.get("exit_code") is None) or (
-        not exception and _says_end(text, job)
-    ):
+    ended = fmt.exit_words(job.get("exit_code"), job.get("signal"))
+    never_ran = job.get("started_at") is None and job.get("exit_code") is None
+    if never_ran or (not exception and _says_end(text, job)):
         ended = ""  # there is none, or it is said already
-    tail = " · ".join(str(word) for word in (ended if text else "", *known) if word)
-    return text or ended or "no reason is known", tail
+    known = _known_of(cause)
+    if ended and text:
+        known.insert(0, ended)
+    return text or ended or "no reason is known", " · ".join(known)
+
+
+def _known_of(cause: JsonObject) -> list[str]:
+    """Whose error it was, and its name: `user error`, `missing_file`."""
+    if cause.get("cause") == "cancelled":
+        return []  # somebody wanted it so: that is nobody's error
+    words = [_class_words(cause), cause.get("cause")]
+    return [str(word) for word in words if word and word != "unknown"]
 
 
 def _says_end(text: str, job: Job) -> bool:
